@@ -32,8 +32,8 @@ typedef enum {
     PRE_COUNT
 } Precondition;
 const char *precondition_text(Precondition which);
-const Stmt *precondition_broken(Precondition which,
-                                const Func *kernel);   // the first statement that does; NULL: it holds
+// The first statement that breaks it; NULL: it holds.
+const Stmt *precondition_broken(Precondition which, const PassContext *context, const Func *kernel);
 
 typedef struct Pass {
     const char *name;

@@ -10,6 +10,8 @@
 #define VIA (1 << PRE_VIA)
 #define FLAT_GRID (1 << PRE_FLAT_GRID)
 #define LAYOUTS (1 << PRE_LAYOUTS)
+#define MAPS (1 << PRE_MAPS)
+#define SCRATCH (1 << PRE_SCRATCH)
 #define SHARED (1 << PRE_SHARED)
 #define NO_TILE_OPS (1 << PRE_NO_TILE_OPS)
 // The words of the column `keeps`.

@@ -225,13 +225,12 @@ static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
 }
 
 // Whether the kernel is as the pass relies on. A kernel that is already at a lowering's result needs nothing.
-static bool check_preconditions(Runner *runner, const Pass *pass, const Func *func) {
+static bool check_preconditions(const PassContext *context, const Pass *pass, const Func *func) {
     if (func->stage != pass->from) return true;
     for (int i = 0; i < PRE_COUNT; i++) {
-        const Stmt *broken = pass->relies & 1 << i ? precondition_broken((Precondition)i, func) : NULL;
+        const Stmt *broken = pass->relies & 1 << i ? precondition_broken((Precondition)i, context, func) : NULL;
         if (!broken) continue;
-        diag(runner->module->sink, broken->loc, T_PRECONDITION, pass->name, func->name,
-             precondition_text((Precondition)i));
+        diag(context->sink, broken->loc, T_PRECONDITION, pass->name, func->name, precondition_text((Precondition)i));
         return false;
     }
     return true;
@@ -244,8 +243,7 @@ static Analyses *analyses_of(Runner *runner, const Func *kernel) {
 }
 
 static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context) {
-    if (runner->options->verify_each && !check_preconditions(runner, step->pass, func))
-        return runner->failed = true, false;
+    if (!check_preconditions(context, step->pass, func)) return runner->failed = true, false;
     int errors = diag_errors(runner->module->sink);
     double start = now();
     bool changed = step->pass->run(context, func);

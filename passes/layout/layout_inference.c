@@ -516,7 +516,8 @@ static void drop_replicas(Inference *inference) {
 }
 
 static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {
-    Inference inference = {.context = context, .arena = context->arena, .kernel = kernel, .threads = scope->threads};
+    Inference inference = {
+        .context = context, .arena = context->arena, .kernel = kernel, .role = scope->role, .threads = scope->threads};
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
     rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);

@@ -58,6 +58,7 @@ typedef struct Inference {
     PassContext *context;
     Arena *arena;
     const Func *kernel;
+    const Stmt *role;   // NULL: outside of roles
     int64_t threads;
     VEC(Item *) items;
     VEC(Buf *) fragments;

@@ -141,12 +141,16 @@ static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
 }
 
 // Why the threads of this scope cannot execute a gemm by these instructions; NULL: they can.
-static const char *threads_problem(const Inference *inference, const Item *item) {
+static const char *gemm_problem(const Inference *inference, Item *item) {
     const Target *target = inference->context->target;
+    int64_t group = target_warpgroup(target);
     if (item->mma && inference->threads % target->warp_lanes) return "the threads must be a multiple of a warp";
-    if (item->is_wgmma && inference->threads % target_warpgroup(target))
-        return "the threads must be a multiple of a warpgroup";
-    return NULL;
+    if (!item->is_wgmma) return NULL;
+    if (inference->threads % group) return "the threads must be a multiple of a warpgroup";
+    if (inference->threads > group && !inference->role) return "several warpgroups must be a role";
+    const char *why = wgmma_problem(target, item->stmt, &item->wgmma);
+    if (why || item->m % (inference->threads / group * item->wgmma.m) == 0) return why;
+    return "the rows must be a multiple of 64 for each warpgroup";
 }
 
 static void collect_gemm(Inference *inference, Item *item) {
@@ -159,8 +163,7 @@ static void collect_gemm(Inference *inference, Item *item) {
            (long long)item->m, (long long)item->n, (long long)item->k);
     item->mma = gemm_instruction(target, item->stmt);
     item->is_wgmma = via_is(item->stmt, VIA_WGMMA);
-    const char *why = threads_problem(inference, item);
-    if (!why && item->is_wgmma) why = wgmma_problem(target, item->stmt, &item->wgmma);
+    const char *why = gemm_problem(inference, item);
     if (why) {
         diag(inference->context->sink, item->stmt->loc, T_VIA, via_text(via_of(item->stmt)), why);
         inference->failed = true;

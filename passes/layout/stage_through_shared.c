@@ -117,31 +117,19 @@ static void operand_in_registers(Staging *m, Span loc, Arg *operand, Block *out)
 }
 
 // Scratch for the exchange between warps: one row per partial result; in a cluster a slice per CTA, with all partials.
-static void give_scratch(Staging *m, const Stmt *stmt, Arg *scratch, Type type, int64_t rows, int64_t columns,
-                         Block *out) {
-    int64_t blocks = grid_blocks(func_grid(m->kernel)), shape[] = {blocks, rows, columns};
+static void give_scratch(Staging *m, Stmt *stmt, Block *out) {
+    Arg *scratch = is_scan(stmt) ? &ARG(stmt, SCAN_SUM, scratch) : &ARG(stmt, REDUCE_SUM, scratch);
+    const Buf *dst = ARG(stmt, REDUCE_SUM, dst).region->buf;
+    int64_t blocks = grid_blocks(func_grid(m->kernel)), rows = scratch_rows(m->arena, m->context->target, stmt);
+    int64_t shape[] = {blocks, rows, 1};
     int first = blocks > 1 ? 0 : 1;
-    if (scratch->region) return;
-    scratch->region =
-        declare(m, SCOPE_SHARED, "partial", type_compute(type), COUNT_OF(shape) - first, shape + first, stmt->loc, out);
+    if (scratch->region || rows == 0) return;
+    for (int d = 0; d < dst->rank && !is_scan(stmt); d++) shape[2] *= buf_extent(dst, d);
+    scratch->region = declare(m, SCOPE_SHARED, "partial", type_compute(dst->type), COUNT_OF(shape) - first,
+                              shape + first, stmt->loc, out);
     if (blocks == 1) return;
     scratch->region->buf->stage_dims = 1;
     attr_set_int(m->arena, &scratch->region->buf->attrs, ATTR_BLOCKS, blocks);
-}
-
-static void give_reduce_scratch(Staging *m, Stmt *stmt, Block *out) {
-    ReduceOp reduce = reduce_of(stmt);
-    const Buf *dst = reduce.dst->buf;
-    const Layout *layout = reduce_source(m->arena, stmt, reduce.src->buf->layout);
-    int64_t pieces = tv_warps_along(layout, reduce_op_axis(stmt), m->context->target->warp_lanes), elements = 1;
-    for (int d = 0; d < dst->rank; d++) elements *= buf_extent(dst, d);
-    if (pieces > 1) give_scratch(m, stmt, &ARG(stmt, REDUCE_SUM, scratch), dst->type, pieces, elements, out);
-}
-
-static void give_scan_scratch(Staging *m, Stmt *stmt, Block *out) {
-    ScanOp scan = scan_of(stmt);
-    int64_t size = scan_scratch(scan.src->buf->layout, reduce_op_axis(stmt), m->context->target->warp_lanes);
-    if (size > 0) give_scratch(m, stmt, &ARG(stmt, SCAN_SUM, scratch), scan.dst->buf->type, size, 1, out);
 }
 
 // Moves operands to registers and the result from registers; scratch is added when layouts are known.
@@ -158,7 +146,7 @@ static void stage_across(Staging *m, Stmt *stmt, Block *out) {
     if (stored) operand_in_registers(m, stmt->loc, dst, out);
     bool accumulates = reduces && reduce.accumulate && !expr_is_int(reduce.accumulate, 0);
     if (stored && accumulates) push_copy(m, to, dst->region, stmt->loc, out);
-    if (!loaded && !stored) (reduces ? give_reduce_scratch : give_scan_scratch)(m, stmt, out);
+    if (!loaded && !stored) give_scratch(m, stmt, out);
     block_push(m->arena, out, stmt);
     if (stored) push_copy(m, dst->region, to, stmt->loc, out);
 }

@@ -31,6 +31,8 @@ Expr *reduce_identity(Arena *arena, OpId op, Type type);
 // threads along the axis cannot be split into that many partial results.
 const Layout *reduce_source(Arena *arena, const Stmt *reduce, const Layout *src);
 const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src);
+// Rows of scratch (for a scan: elements) for the exchange between the warps of a reduction or scan; 0: none.
+int64_t scratch_rows(Arena *arena, const Target *target, const Stmt *stmt);
 
 // ---- scans ----
 _Static_assert(OPERAND_INDEX(SCAN_SUM, src) == OPERAND_INDEX(REDUCE_SUM, src) &&

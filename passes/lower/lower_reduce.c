@@ -42,6 +42,15 @@ const Layout *reduce_result(Arena *arena, const Stmt *reduce, const Layout *src)
     return tv_partial_reduce(arena, src, axis, reduce_partials(reduce));
 }
 
+int64_t scratch_rows(Arena *arena, const Target *target, const Stmt *stmt) {
+    const Layout *src = ARG(stmt, REDUCE_SUM, src).region->buf->layout;
+    int axis = reduce_op_axis(stmt);
+    if (is_scan(stmt)) return scan_scratch(src, axis, target->warp_lanes);
+    const Layout *source = reduce_source(arena, stmt, src);
+    int64_t pieces = source ? tv_warps_along(source, axis, target->warp_lanes) : 1;
+    return pieces > 1 ? pieces : 0;
+}
+
 static bool along_axis(const LayoutMode *mode, int axis) {
     return mode->stride != 0 && mode->out == axis;
 }

@@ -1,8 +1,9 @@
 // What passes rely on (passes/preconditions.def): each precondition that a row of passes.def declares is broken once,
-// and --verify-each names the pass and the precondition. What they keep (passes/analyses.def).
+// and the runner names the pass and the precondition. What they keep (passes/analyses.def).
 // covers T0509
 // covers T0510
 #include "ir/build.h"
+#include "ir/match.h"
 #include "passes/analyses.h"
 #include "tests/unit/unit.h"
 #include <string.h>
@@ -34,6 +35,20 @@ static Stmt *statement(Arena *arena, Precondition which, bool broken) {
     case PRE_LAYOUTS:
         if (!broken) fragment->layout = NEW(arena, Layout);
         return s_decl(arena, fragment);
+    case PRE_MAPS: {
+        Stmt *loop = s_for(arena, LOOP_PARALLEL, i, e_int(arena, 0), e_int(arena, 64));
+        if (!broken) attr_set_text(arena, &loop->attrs, ATTR_MAP, "32:1");
+        return loop;
+    }
+    case PRE_SCRATCH: {   // 64 elements of two warps
+        Buf *sum = buf_new_const(arena, "sum", SCOPE_FRAGMENT, TYPE_F32, 1, (int64_t[]){1}, (Span){0});
+        const char *why;
+        fragment->layout = layout_parse(arena, broken ? "(64,1):(1,0)" : "(32,2):(1,32)", 64, &why);
+        sum->layout = layout_parse(arena, "(1,1):(0,0)", 1, &why);
+        Arg args[OPERAND_INDEX(REDUCE_SUM, end)] = {arg_region(region_whole(arena, fragment)),
+                                                    arg_region(region_whole(arena, sum)), arg_int(arena, 0)};
+        return s_call(arena, OP_REDUCE_SUM, COUNT_OF(args), args);
+    }
     case PRE_SHARED: shared->offset = broken ? -1 : 0; return s_decl(arena, shared);
     case PRE_NO_TILE_OPS:
         return s_for(arena, broken ? LOOP_PARALLEL : LOOP_SERIAL, i, e_int(arena, 0), e_int(arena, 4));
@@ -53,12 +68,18 @@ static Func *kernel_of(Arena *arena, Stage stage, Stmt *inner) {
     return kernel;
 }
 
+static PassContext context_of(Arena *arena, const Func *kernel) {
+    return (PassContext){
+        .arena = arena, .target = target_named("sm_90a"), .kernel = kernel, .analyses = NEW(arena, Analyses)};
+}
+
 static void each_is_looked_at(void **state) {
     Arena *arena = *state;
     for (int which = 0; which < PRE_COUNT; which++) {
         Stmt *good = statement(arena, (Precondition)which, false), *bad = statement(arena, (Precondition)which, true);
-        assert_null(precondition_broken((Precondition)which, kernel_of(arena, STAGE_TILE, good)));
-        assert_ptr_equal(precondition_broken((Precondition)which, kernel_of(arena, STAGE_TILE, bad)), bad);
+        PassContext context = context_of(arena, NULL);
+        assert_null(precondition_broken((Precondition)which, &context, kernel_of(arena, STAGE_TILE, good)));
+        assert_ptr_equal(precondition_broken((Precondition)which, &context, kernel_of(arena, STAGE_TILE, bad)), bad);
     }
 }
 
@@ -69,7 +90,7 @@ static void breaks(Arena *arena, const Pass *pass, Precondition which) {
     Module *module = module_new(arena, &failure, diag_sink_new(arena));
     Func *kernel = kernel_of(arena, pass->from, statement(arena, which, true));
     vec_push(arena, &module->funcs, kernel);
-    PassOptions options = {.passes = pass->name, .verify_each = true, .bisect_limit = -1};
+    PassOptions options = {.passes = pass->name, .bisect_limit = -1};
     assert_false(run_passes(module, target_named("sm_90a"), &options, NULL));
     assert_int_equal(diag_count(module->sink), 1);
     assert_int_equal(diag_view(module->sink, 0).code, T_PRECONDITION);
@@ -90,11 +111,6 @@ static void each_pass_says_what_it_relies_on(void **state) {
 }
 
 // ---- analyses ----
-
-static PassContext context_of(Arena *arena, const Func *kernel) {
-    return (PassContext){
-        .arena = arena, .target = target_named("sm_90a"), .kernel = kernel, .analyses = NEW(arena, Analyses)};
-}
 
 static Func *grid_kernel(Arena *arena, Stmt **grid) {
     Func *kernel = NEW(arena, Func);
