@@ -75,7 +75,7 @@ enum {
     MOST_DIMS = 5,
     LOAD_EVICT_FIRST = 3,
     LOAD_EVICT_LAST = 4,
-    LOAD_BLOCKS = 3,
+    LOAD_CTAS = 3,
     FIRST_MULTICAST = 4,
     FIRST_LOAD = 5,
     FIRST_STORE = 2,
@@ -122,7 +122,7 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[1] = place_address(gen, arg_place(gen, call, 2));
     args[2] = tensor_map(gen, call, 1);
     int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
-    Value blocks = all ? emit_i32(gen, arg_expr(gen, call, LOAD_BLOCKS)) : const_i32(gen, 0);
+    Value blocks = all ? emit_i32(gen, arg_expr(gen, call, LOAD_CTAS)) : const_i32(gen, 0);
     if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->types.i16, "");
     args[count++] = policy ? policy : const_i64(gen, 0);
     if (!own) args[count++] = LLVMConstInt(gen->types.i1, all, 0);

@@ -62,7 +62,7 @@ static void emit_store(Gen *gen, Stmt *stmt) {
         return;
     }
     Value address = memory_address(gen, buf, count, indices, stmt);
-    if (attr_get(buf->attrs, ATTR_BLOCKS)) address = in_block(gen, address, indices[0]);
+    if (attr_get(buf->attrs, ATTR_CTAS)) address = in_block(gen, address, indices[0]);
     Value store = LLVMBuildStore(gen->builder, to_memory(gen, buf->type, value), address);
     LLVMSetAlignment(store, (unsigned)type_bytes(buf->type));
 }
@@ -95,7 +95,7 @@ void await_cluster(Gen *gen) {
 }
 
 static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
-    *(bool *)visitor->user |= stmt->kind == STMT_STORE && attr_get(stmt->store.buf->attrs, ATTR_BLOCKS);
+    *(bool *)visitor->user |= stmt->kind == STMT_STORE && attr_get(stmt->store.buf->attrs, ATTR_CTAS);
     *(bool *)visitor->user |= stmt->kind == STMT_CALL && stmt->call.op == OP_BARRIER;
     return true;
 }

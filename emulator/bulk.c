@@ -405,7 +405,7 @@ void bulk_block_ends(Cta *cta) {
         const MBarrier *barrier = cta->mbarrier_list[i];
         if (!load_pending(cta, barrier)) continue;
         emu_report(machine, barrier->load_pc, T_EMU_PENDING,
-                   arena_printf(machine->arena, "block %lld", (long long)cta->index),
+                   arena_printf(machine->arena, "CTA %lld", (long long)cta->index),
                    arena_printf(machine->arena, "a copy that completes on %s", mbarrier_text(cta, barrier)));
     }
     while (cta->bulk_count) {

@@ -241,7 +241,7 @@ void races_meet(Cta *cta) {
 static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int64_t other,
                           bool other_writes, bool other_atomic, int pc, int other_pc) {
     Machine *machine = agent->cta->machine;
-    const char *who = arena_printf(machine->arena, "block %lld", (long long)other);
+    const char *who = arena_printf(machine->arena, "CTA %lld", (long long)other);
     emu_report_pair(machine, pc, other_pc, T_EMU_CTA_RACE, element_text(machine->arena, mem, element),
                     thread_text(agent, lane), touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who,
                     touch_text(other_writes, other_atomic));

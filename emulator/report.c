@@ -37,12 +37,12 @@ Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...
 }
 
 static const char *cta_text(const Cta *cta) {
-    return arena_printf(cta->machine->arena, "block %lld", (long long)cta->index);
+    return arena_printf(cta->machine->arena, "CTA %lld", (long long)cta->index);
 }
 
 const char *thread_index_text(const Cta *cta, int thread) {   // thread: in the cluster
     int block = (int)cta->machine->code->padded_threads, rank = block ? thread / block : 0;
-    return arena_printf(cta->machine->arena, "thread %d of block %lld", block ? thread % block : thread,
+    return arena_printf(cta->machine->arena, "thread %d of CTA %lld", block ? thread % block : thread,
                         (long long)cta->members[rank].index);
 }
 
@@ -61,10 +61,10 @@ const char *thread_text(const Agent *agent, int lane) {
         sb_init(&sb, arena);
         sb_str(&sb, "iteration (");
         for (int d = 0; d < code->count; d++) sb_printf(&sb, d ? ", %lld" : "%lld", (long long)index[d]);
-        sb_printf(&sb, ") of block %lld", (long long)cta->index);
+        sb_printf(&sb, ") of CTA %lld", (long long)cta->index);
         return sb_text(&sb);
     }
     if (cta->index < 0) return cta->machine->code->func->name;
-    if (agent->role) return arena_printf(arena, "role %s of block %lld", agent->role->name, (long long)cta->index);
+    if (agent->role) return arena_printf(arena, "role %s of CTA %lld", agent->role->name, (long long)cta->index);
     return cta_text(cta);
 }

@@ -269,7 +269,7 @@ static void report_deadlock(Cta *cta) {
                       machine->code->places[agent->wait_pc].line);
         if (!d) break;
     }
-    if (d && ended) diag_note(d, "of the block's %d warps some have ended", warps);
+    if (d && ended) diag_note(d, "of the CTA's %d warps some have ended", warps);
     machine->stop = true;
 }
 

@@ -491,7 +491,7 @@ static void copy_to_peer(Agent *agent, Cta *peer, const Call *call, const View *
 }
 
 // Its bytes complete on an mbarrier, as those of a copy by TMA, which land late only where there are threads.
-enum { COPY_BLOCKS = 6 };   // a mask (ir/ops.def)
+enum { COPY_CTAS = 6 };   // a mask (ir/ops.def)
 
 static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
     MBarrier *barrier = mbarrier_of(agent, agent->cta, call->args[2].place, 0, true);
@@ -500,8 +500,8 @@ static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
     mbarrier_started(agent, barrier, bytes);
     perform(agent, call, views, false);
     mbarrier_landed(agent, agent->cta, barrier, bytes);
-    bool others = call->count > COPY_BLOCKS && call->args[COPY_BLOCKS].has_value;
-    int64_t mask = others ? agent->regs[call->args[COPY_BLOCKS].slot].i[0] : 0;
+    bool others = call->count > COPY_CTAS && call->args[COPY_CTAS].has_value;
+    int64_t mask = others ? agent->regs[call->args[COPY_CTAS].slot].i[0] : 0;
     for (int rank = 0; mask >> rank && !agent->cta->machine->stop; rank++) {
         Cta *peer = mask >> rank & 1 && rank != agent->cta->rank ? cluster_peer(agent, rank, 0) : NULL;
         if (peer) copy_to_peer(agent, peer, call, &views[1]);

@@ -177,23 +177,23 @@ static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *coun
 }
 
 // ---- scalar functions ----
-static Expr *float_operand(Sema *s, Value v) {
+static Expr *float_operand(Sema *s, SemaValue v) {
     Type type = value_type(s, v);
     if (s->verbatim && v.kind == VALUE_EXPR) return v.expr;
     return to_type(s, v, type_is_float(type) ? type_compute(type) : s->context == IN_REFERENCE ? TYPE_F64 : TYPE_F32);
 }
 
-static bool numeric(Sema *s, const OpInfo *info, Value v) {
+static bool numeric(Sema *s, const OpInfo *info, SemaValue v) {
     Type type = value_type(s, v);
     if (type_is_float(type) || type_is_int(type)) return true;
     diag(s->sink, v.span, T_OPERAND_TYPE, info->text, value_text(s, v));
     return false;
 }
 
-static Value pure_call(Sema *s, const OpInfo *info, const Node *call) {
+static SemaValue pure_call(Sema *s, const OpInfo *info, const Node *call) {
     Operands operands;
     if (!match_operands(s, info, call, &operands)) return value_poison(call->span);
-    Value values[OP_MAX_OPERANDS], folded;
+    SemaValue values[OP_MAX_OPERANDS], folded;
     Expr *out[OP_MAX_OPERANDS];
     for (int i = 0; i < info->operand_count; i++) {
         values[i] = value_after(s, i, values, operands.at[i]);
@@ -232,7 +232,7 @@ static bool is_literal(const Node *node) {
            (node->kind == N_NAME && (strcmp(node->text, "inf") == 0 || strcmp(node->text, "nan") == 0));
 }
 
-static Value conversion(Sema *s, Type type, const Node *call) {
+static SemaValue conversion(Sema *s, Type type, const Node *call) {
     if (call->count != 1 || call->kids[0]->kind == N_NAMED) {
         Diag *d = diag(s->sink, call->span, T_ARGUMENTS, call->text);
         diag_note(d, "it is %s(x)", call->text);
@@ -241,14 +241,14 @@ static Value conversion(Sema *s, Type type, const Node *call) {
     return cast(s, type, expression(s, call->kids[0]), is_literal(call->kids[0]), call->span);
 }
 
-static Value bitcast(Sema *s, const Node *call) {
+static SemaValue bitcast(Sema *s, const Node *call) {
     if (call->count != 2 || call->kids[0]->kind != N_NAME) {
         Diag *d = diag(s->sink, call->span, T_ARGUMENTS, "bitcast");
         diag_note(d, "it is bitcast(T, x)");
         return value_poison(call->span);
     }
     Type type = find_type(s, call->kids[0]);
-    Value value = expression(s, call->kids[1]);
+    SemaValue value = expression(s, call->kids[1]);
     if (type == TYPE_NONE || is_poison(value)) return value_poison(call->span);
     Expr *e = settle(s, value);
     if (type_bits(type) != type_bits(e->type) || type_kind(type) == KIND_OPAQUE || type_kind(e->type) == KIND_OPAQUE) {
@@ -261,7 +261,7 @@ static Value bitcast(Sema *s, const Node *call) {
     return value_expr(s, made, call->span);
 }
 
-static Value op_call(Sema *s, const OpInfo *info, const Node *call) {
+static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
     if (info->result == RESULT_NONE) {
         diag(s->sink, call->span, T_NO_VALUE, call->text);
         return value_poison(call->span);
@@ -281,7 +281,7 @@ static Value op_call(Sema *s, const OpInfo *info, const Node *call) {
     return value_expr(s, e_var(s->arena, var), call->span);
 }
 
-Value call_expression(Sema *s, const Node *call) {
+SemaValue call_expression(Sema *s, const Node *call) {
     const Node *inlined = strmap_get(s->syntax->inlines, call->text);
     if (inlined && inlined->kind == N_FN) return inline_fn(s, inlined, call);
     if (inlined) {
@@ -307,7 +307,7 @@ static bool element_copy(Sema *s, const OpInfo *info, const Node *call) {
     int count;
     Expr **indices, *value = settle(s, expression(s, call->kids[0]));
     if (!element_place(s, call->kids[1], &buf, &count, &indices)) return true;
-    Value from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
+    SemaValue from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
     Stmt *stmt = s_store(s->arena, buf, count, indices, to_type(s, from, buf->type));
     stmt->loc = place_of(s, call->span);
     emit(s, stmt);

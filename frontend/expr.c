@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static Value name_value(Sema *s, const Node *node) {
+static SemaValue name_value(Sema *s, const Node *node) {
     if (strcmp(node->text, "true") == 0) return value_expr(s, e_bool(s->arena, true), node->span);
     if (strcmp(node->text, "false") == 0) return value_expr(s, e_bool(s->arena, false), node->span);
     if (strcmp(node->text, "inf") == 0) return value_float(INFINITY, node->span);
@@ -21,12 +21,12 @@ static Value name_value(Sema *s, const Node *node) {
     case SYMBOL_TYPE: diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type"); return value_poison(node->span);
     default: break;
     }
-    Value value = symbol->value;
+    SemaValue value = symbol->value;
     value.span = node->span;
     return value;
 }
 
-static Value load(Sema *s, const Node *node) {
+static SemaValue load(Sema *s, const Node *node) {
     Buf *buf;
     int count;
     Expr **indices;
@@ -35,10 +35,10 @@ static Value load(Sema *s, const Node *node) {
 }
 
 // The right operand of a lazy operator: what it would emit (a `fn` with statements) must not run when it is skipped.
-static Value lazily(Sema *s, const Node *node, Block *into) {
+static SemaValue lazily(Sema *s, const Node *node, Block *into) {
     Block *outer = s->block;
     s->block = into;
-    Value value = expression(s, node);
+    SemaValue value = expression(s, node);
     s->block = outer;
     return value;
 }
@@ -56,9 +56,9 @@ static bool writes_memory(Sema *s, const Block *block) {
 
 // The value of `node`, which is evaluated after `earlier`: where statements emitted for it write memory, what the
 // earlier ones read is read before them.
-Value value_after(Sema *s, int count, Value *earlier, const Node *node) {
+SemaValue value_after(Sema *s, int count, SemaValue *earlier, const Node *node) {
     Block extra = {0};
-    Value value = lazily(s, node, &extra);
+    SemaValue value = lazily(s, node, &extra);
     bool writes = writes_memory(s, &extra);
     for (int i = 0; writes && i < count; i++) {
         if (earlier[i].kind != VALUE_EXPR || !expr_reads_memory(earlier[i].expr)) continue;
@@ -77,10 +77,10 @@ static Stmt *assign(Sema *s, Var *var, Expr *value) {
     return stmt;
 }
 
-static Value logical(Sema *s, const Node *node) {
-    Value a = expression(s, node->kids[0]);
+static SemaValue logical(Sema *s, const Node *node) {
+    SemaValue a = expression(s, node->kids[0]);
     Block extra = {0};
-    Value b = lazily(s, node->kids[1], &extra);
+    SemaValue b = lazily(s, node->kids[1], &extra);
     if (extra.count == 0 || is_poison(a) || is_poison(b)) return binary(s, (BinaryOp)node->op, a, b, node->span);
     // var r = a; if (r) { ...; r = b; }       for ||: if (!r)
     Var *var = var_new(s->arena, "holds", VAR_MUTABLE, TYPE_BOOL, place_of(s, node->span));
@@ -96,13 +96,13 @@ static Value logical(Sema *s, const Node *node) {
     return value_expr(s, e_var(s->arena, var), node->span);
 }
 
-static Value select(Sema *s, const Node *node) {
-    Value condition = expression(s, node->kids[0]);
+static SemaValue select(Sema *s, const Node *node) {
+    SemaValue condition = expression(s, node->kids[0]);
     Block on_yes = {0}, on_no = {0};
-    Value yes = lazily(s, node->kids[1], &on_yes), no = lazily(s, node->kids[2], &on_no);
+    SemaValue yes = lazily(s, node->kids[1], &on_yes), no = lazily(s, node->kids[2], &on_no);
     if (on_yes.count + on_no.count == 0 || is_poison(condition) || is_poison(yes) || is_poison(no))
         return ternary(s, condition, yes, no, node->span);
-    Value values[2] = {yes, no};
+    SemaValue values[2] = {yes, no};
     Expr *arms[2];
     if (!promote(s, 2, values, arms, "? :", node->span)) return value_poison(node->span);
     Var *var = var_new(s->arena, "chosen", VAR_MUTABLE, arms[0]->type, place_of(s, node->span));
@@ -117,14 +117,14 @@ static Value select(Sema *s, const Node *node) {
     return value_expr(s, e_var(s->arena, var), node->span);
 }
 
-static Value expression_of_kind(Sema *s, const Node *node);
+static SemaValue expression_of_kind(Sema *s, const Node *node);
 
-static bool is_bool(Value v) {
+static bool is_bool(SemaValue v) {
     return v.kind == VALUE_EXPR && v.expr->type == TYPE_BOOL;
 }
 
 // `a & b == c` is a & (b == c), an error where a is an integer: the diagnostic names the precedence.
-static bool compares_bits(Sema *s, const Node *node, Value a, Value b) {
+static bool compares_bits(Sema *s, const Node *node, SemaValue a, SemaValue b) {
     bool on_bits = node->op == BIN_AND || node->op == BIN_OR || node->op == BIN_XOR;
     if (!on_bits || is_poison(a) || is_poison(b) || is_bool(a) == is_bool(b)) return false;
     const Node *kid = node->kids[is_bool(b)];
@@ -137,19 +137,19 @@ static bool compares_bits(Sema *s, const Node *node, Value a, Value b) {
 }
 
 // The parser bounds the depth of one text; consts and fn lead from one to the next.
-Value expression(Sema *s, const Node *node) {
+SemaValue expression(Sema *s, const Node *node) {
     enum { DEEPEST = AST_MAX_DEPTH };
     if (s->depth >= DEEPEST) {
         diag(s->sink, node->span, T_EXPRESSION_DEPTH, DEEPEST);
         return value_poison(node->span);
     }
     s->depth++;
-    Value value = expression_of_kind(s, node);
+    SemaValue value = expression_of_kind(s, node);
     s->depth--;
     return value;
 }
 
-static Value expression_of_kind(Sema *s, const Node *node) {
+static SemaValue expression_of_kind(Sema *s, const Node *node) {
     Span span = node->span;
     switch (node->kind) {
     case N_INT: return value_int((Wide)node->integer, span);
@@ -164,8 +164,8 @@ static Value expression_of_kind(Sema *s, const Node *node) {
     }
     case N_BINARY:
         if (node->op == BIN_LOGICAL_AND || node->op == BIN_LOGICAL_OR) return logical(s, node);
-        Value a = expression(s, node->kids[0]);
-        Value b = value_after(s, 1, &a, node->kids[1]);
+        SemaValue a = expression(s, node->kids[0]);
+        SemaValue b = value_after(s, 1, &a, node->kids[1]);
         if (compares_bits(s, node, a, b)) return value_poison(span);
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
@@ -178,11 +178,11 @@ static Value expression_of_kind(Sema *s, const Node *node) {
     }
 }
 
-Value constant(Sema *s, const Node *node, const char *what) {
+SemaValue constant(Sema *s, const Node *node, const char *what) {
     s->constant++;
     Block nowhere = {0}, *outer = s->block;
     s->block = &nowhere;
-    Value value = expression(s, node);
+    SemaValue value = expression(s, node);
     s->block = outer;
     s->constant--;
     if (is_poison(value) || (value_is_const(value) && nowhere.count == 0)) return value;
@@ -191,7 +191,7 @@ Value constant(Sema *s, const Node *node, const char *what) {
 }
 
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out) {
-    Value value = constant(s, node, what);
+    SemaValue value = constant(s, node, what);
     if (is_poison(value)) return false;
     Wide wide;
     if (value.kind == VALUE_INT) wide = value.integer;
@@ -210,13 +210,13 @@ bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int6
 
 Expr *index_expression(Sema *s, const Node *node) {
     s->copied++;
-    Value value = expression(s, node);
+    SemaValue value = expression(s, node);
     s->copied--;
     return to_index(s, value);
 }
 
 // Printed IR says every conversion: there only literals take the place's type.
-Expr *as_type(Sema *s, Value value, Type type) {
+Expr *as_type(Sema *s, SemaValue value, Type type) {
     return s->verbatim && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, type);
 }
 

@@ -3,21 +3,21 @@
 #include "frontend/sema.h"
 #include <math.h>
 
-static Value checked(Sema *s, Wide value, Span span) {
+static SemaValue checked(Sema *s, Wide value, Span span) {
     if (value >= INT64_MIN && value <= (Wide)UINT64_MAX) return value_int(value, span);
     diag(s->sink, span, T_CONSTANT_RANGE);
     return value_poison(span);
 }
 
-static Value overflow(Sema *s, Span span) {
+static SemaValue overflow(Sema *s, Span span) {
     return checked(s, (Wide)1 << 100, span);
 }
 
-static Value truth(Sema *s, bool value, Span span) {
+static SemaValue truth(Sema *s, bool value, Span span) {
     return value_expr(s, e_bool(s->arena, value), span);
 }
 
-static Value fold_int(Sema *s, BinaryOp op, Wide a, Wide b, Span span) {
+static SemaValue fold_int(Sema *s, BinaryOp op, Wide a, Wide b, Span span) {
     Wide result = 0;
     switch (op) {
     case BIN_ADD: return checked(s, a + b, span);
@@ -48,7 +48,7 @@ static Value fold_int(Sema *s, BinaryOp op, Wide a, Wide b, Span span) {
     }
 }
 
-static Value fold_float(Sema *s, BinaryOp op, Value left, Value right, Span span) {
+static SemaValue fold_float(Sema *s, BinaryOp op, SemaValue left, SemaValue right, Span span) {
     double a = left.kind == VALUE_FLOAT ? left.real : (double)left.integer;
     double b = right.kind == VALUE_FLOAT ? right.real : (double)right.integer;
     if (op == BIN_DIV && right.kind == VALUE_INT && b == 0) {
@@ -67,19 +67,19 @@ static Value fold_float(Sema *s, BinaryOp op, Value left, Value right, Span span
     case BIN_GT: return truth(s, a > b, span);
     case BIN_GE: return truth(s, a >= b, span);
     default: {
-        Value bad = left.kind == VALUE_FLOAT ? left : right;
+        SemaValue bad = left.kind == VALUE_FLOAT ? left : right;
         diag(s->sink, span, T_OPERAND_TYPE, op == BIN_MOD ? "%" : "an operator on bits", value_text(s, bad));
         return value_poison(span);
     }
     }
 }
 
-Value fold_binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
+SemaValue fold_binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     if (a.kind == VALUE_INT && b.kind == VALUE_INT) return fold_int(s, op, a.integer, b.integer, span);
     return fold_float(s, op, a, b, span);
 }
 
-static bool fold_call_int(OpId op, int count, Wide a, Wide b, Span span, Value *out) {
+static bool fold_call_int(OpId op, int count, Wide a, Wide b, Span span, SemaValue *out) {
     if (count == 1 && op == OP_ABS) *out = value_int(a < 0 ? -a : a, span);
     else if (count == 2 && op == OP_MIN) *out = value_int(a < b ? a : b, span);
     else if (count == 2 && op == OP_MAX) *out = value_int(a > b ? a : b, span);
@@ -109,7 +109,7 @@ static bool fold_float1(OpId op, double x, double *out) {
 }
 
 // Functions of untyped numbers only; false: not one that folds.
-bool fold_call(Sema *s, OpId op, int count, const Value *args, Span span, Value *out) {
+bool fold_call(Sema *s, OpId op, int count, const SemaValue *args, Span span, SemaValue *out) {
     if ((s->verbatim && s->constant == 0) || count < 1 || count > 2) return false;
     for (int i = 0; i < count; i++)
         if (!is_untyped(args[i])) return false;

@@ -72,7 +72,7 @@ typedef struct Frame {
 } Frame;
 
 static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const Node *node, const ChoiceVec *choices,
-                   Context context) {
+                   CodeContext context) {
     frame->outer = *s;
     s->func = NEW(s->arena, Func);
     Span loc = node->span;
@@ -114,7 +114,7 @@ static void resolve_box(Sema *s, Attr *tma, Span span) {
         const char *word = arena_printf(s->arena, "%.*s", (int)length, at);
         if (word[0] == '_' || isalpha((unsigned char)word[0])) {
             Node name = {.kind = N_NAME, .text = word, .span = span};
-            Value value = constant(s, &name, "a box's extent");
+            SemaValue value = constant(s, &name, "a box's extent");
             if (is_poison(value)) return;
             word = constant_text(s->arena, value);
         }
@@ -175,8 +175,8 @@ void tune_statement(Sema *s, const Node *node) {
         int pick = s->picks && s->picked < s->pick_count ? s->picks[s->picked] : 0;
         s->picked++;
         Type type = TYPE_NONE;
-        Value value = define ? define_value(s, define, tunable->span, &type)
-                             : constant(s, list->kids[pick < list->count ? pick : 0], "a tunable");
+        SemaValue value = define ? define_value(s, define, tunable->span, &type)
+                                 : constant(s, list->kids[pick < list->count ? pick : 0], "a tunable");
         if (type != TYPE_NONE) diag(s->sink, tunable->span, T_DEFINE_VALUE, define->name, define->value, "a number");
         declare_value(s, tunable->text, value, tunable->span);
         if (value.kind != VALUE_INT || value.integer > INT64_MAX) continue;
@@ -282,7 +282,7 @@ void elaborate_item(Sema *s, int item) {
 }
 
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
-                       Context context) {
+                       CodeContext context) {
     Frame frame;
     Func *func = begin(s, &frame, FUNC_REFERENCE, name, target, choices, context);
     func->loc = block->span;

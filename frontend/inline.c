@@ -59,7 +59,7 @@ static int uses(const Node *node, const char *name, bool in_loop) {
 }
 
 // A parameter stands for its argument where that costs nothing; otherwise for a let.
-static void bind_scalar(Sema *s, const Node *param, Value value, bool single) {
+static void bind_scalar(Sema *s, const Node *param, SemaValue value, bool single) {
     bool direct = is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || single ||
                   s->context == IN_KERNEL;   // the host computes there: no statements
     if (direct) {
@@ -79,14 +79,14 @@ static bool returns_in(const Node *node) {
     return false;
 }
 
-static Value tail(Sema *s, Node *const *items, int count, Type type, Span span);
+static SemaValue tail(Sema *s, Node *const *items, int count, Type type, Span span);
 
 // if (c) <branch that returns> <rest>: the rest is the other branch.
-static Value tail_if(Sema *s, const Node *node, Node *const *rest, int count, Type type) {
+static SemaValue tail_if(Sema *s, const Node *node, Node *const *rest, int count, Type type) {
     Expr *condition = to_condition(s, expression(s, node->kids[0]));
     const Node *branches[2] = {node->kids[1], node->kids[2]};
     Block blocks[2] = {{0}}, *outer = s->block;
-    Value values[2];
+    SemaValue values[2];
     for (int i = 0; i < 2; i++) {
         NameScope scope;
         bool own = branches[i] && returns_in(branches[i]);
@@ -98,7 +98,7 @@ static Value tail_if(Sema *s, const Node *node, Node *const *rest, int count, Ty
         scope_close(s);
     }
     s->block = outer;
-    Value chosen = value_expr(s, condition, node->span);
+    SemaValue chosen = value_expr(s, condition, node->span);
     if (is_poison(values[0]) || is_poison(values[1])) return value_poison(node->span);
     if (expr_is_int(condition, 0) || expr_is_int(condition, 1)) {
         int i = expr_is_int(condition, 1) ? 0 : 1;
@@ -118,11 +118,11 @@ static Value tail_if(Sema *s, const Node *node, Node *const *rest, int count, Ty
 }
 
 // The value that a list of statements returns: straight on, or by an `if` whose branches return.
-static Value tail(Sema *s, Node *const *items, int count, Type type, Span span) {
+static SemaValue tail(Sema *s, Node *const *items, int count, Type type, Span span) {
     for (int i = 0; i < count; i++) {
         const Node *node = items[i];
         if (node->kind == N_RETURN) {
-            Value value = expression(s, node->kids[0]);
+            SemaValue value = expression(s, node->kids[0]);
             return is_poison(value) ? value : value_expr(s, to_type(s, value, type), node->span);
         }
         if (node->kind == N_IF && returns_in(node)) return tail_if(s, node, items + i + 1, count - i - 1, type);
@@ -137,7 +137,7 @@ static Value tail(Sema *s, Node *const *items, int count, Type type, Span span) 
     return value_poison(span);
 }
 
-static bool fn_args(Sema *s, const Node *fn, const Node *call, Value *values) {
+static bool fn_args(Sema *s, const Node *fn, const Node *call, SemaValue *values) {
     const Node *params = fn->kids[0];
     const Node **args = NEW_ARRAY(s->arena, const Node *, params->count + 1);
     if (!match_params(s, fn, call, args)) return false;
@@ -148,16 +148,16 @@ static bool fn_args(Sema *s, const Node *fn, const Node *call, Value *values) {
             return false;
         }
         Type type = find_type(s, param->kids[0]);
-        Value value = expression(s, args[i]);
+        SemaValue value = expression(s, args[i]);
         if (type == TYPE_NONE || is_poison(value)) return false;
         values[i] = value_expr(s, to_type(s, value, type), args[i]->span);
     }
     return true;
 }
 
-Value inline_fn(Sema *s, const Node *fn, const Node *call) {
+SemaValue inline_fn(Sema *s, const Node *fn, const Node *call) {
     Inlining frame;
-    Value *values = NEW_ARRAY(s->arena, Value, fn->kids[0]->count + 1);
+    SemaValue *values = NEW_ARRAY(s->arena, SemaValue, fn->kids[0]->count + 1);
     Type type = find_type(s, fn->kids[1]);
     if (type == TYPE_NONE || !fn_args(s, fn, call, values) || !enter(s, &frame, fn, call))
         return value_poison(call->span);
@@ -171,7 +171,7 @@ Value inline_fn(Sema *s, const Node *fn, const Node *call) {
     scope_open(s, &inner);
     int loops = s->loops;
     s->loops = 0;
-    Value value = tail(s, fn->kids[2]->kids, fn->kids[2]->count, type, fn->span);
+    SemaValue value = tail(s, fn->kids[2]->kids, fn->kids[2]->count, type, fn->span);
     s->loops = loops;
     s->scope = outer;
     s->inlining = frame.outer;
@@ -201,12 +201,12 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const Buf *b
 static void bind_dim(Sema *s, const Node *dim, const Buf *buf, int at) {
     Expr *extent = known_extent(s, buf, at);
     int64_t known;
-    Value value = expr_const(extent, &known) ? value_int(known, dim->span) : value_expr(s, extent, dim->span);
+    SemaValue value = expr_const(extent, &known) ? value_int(known, dim->span) : value_expr(s, extent, dim->span);
     if (dim->kind == N_NAME && !find(s, dim->text)) {
         declare_value(s, dim->text, value, dim->span);
         return;
     }
-    Value want = expression(s, dim);
+    SemaValue want = expression(s, dim);
     if (is_poison(want)) return;
     Expr *wanted = to_index(s, want);
     int64_t number;
@@ -230,7 +230,7 @@ static void bind_macro_scalar(Sema *s, const Node *param, const Node *arg, NameS
     s->scope = caller;
     Symbol *symbol = arg->kind == N_NAME ? find(s, arg->text) : NULL;
     bool by_reference = symbol && symbol->kind == SYMBOL_VAR && symbol->var->type == type;
-    Value value = by_reference ? value_poison(arg->span) : expression(s, arg);
+    SemaValue value = by_reference ? value_poison(arg->span) : expression(s, arg);
     s->scope = mine;
     if (by_reference) declare(s, SYMBOL_VAR, param->text, param->span)->var = symbol->var;
     else if (type == TYPE_NONE || is_poison(value)) declare_value(s, param->text, value_poison(arg->span), param->span);

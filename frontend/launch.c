@@ -123,7 +123,7 @@ static bool check_tensor(Sema *s, const Node *node, const Buf *buf, const Buf *p
 
 static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *out) {
     if (param->var) {
-        Value value = expression(s, node);
+        SemaValue value = expression(s, node);
         out->value = s->verbatim && value.kind == VALUE_EXPR ? value.expr : to_type(s, value, param->var->type);
         return !is_poison(value);
     }

@@ -32,7 +32,7 @@ Symbol *declare(Sema *s, SymbolKind kind, const char *name, Span span) {
     return symbol;
 }
 
-void declare_value(Sema *s, const char *name, Value value, Span span) {
+void declare_value(Sema *s, const char *name, SemaValue value, Span span) {
     declare(s, SYMBOL_VALUE, name, span)->value = value;
 }
 
@@ -76,7 +76,8 @@ static void force_const(Sema *s, Symbol *symbol) {
     s->scope = s->file;
     const Define *define = define_of(s, symbol->name);
     Type type = TYPE_NONE;
-    Value value = define ? define_value(s, define, symbol->span, &type) : constant(s, symbol->node->kids[0], "a const");
+    SemaValue value =
+        define ? define_value(s, define, symbol->span, &type) : constant(s, symbol->node->kids[0], "a const");
     if (type != TYPE_NONE) {
         diag(s->sink, symbol->span, T_DEFINE_VALUE, define->name, define->value, "a number");
         value = value_poison(symbol->span);
@@ -109,7 +110,7 @@ const Define *define_of_tunable(Sema *s, const char *kernel, const char *name) {
     return own ? own : define_of(s, name);
 }
 
-Value define_value(Sema *s, const Define *define, Span span, Type *type) {
+SemaValue define_value(Sema *s, const Define *define, Span span, Type *type) {
     *type = type_named(define->value);
     if (*type != TYPE_NONE) return value_poison(span);
     const char *name = arena_printf(s->arena, "-D %s", define->name);

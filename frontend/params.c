@@ -97,7 +97,7 @@ static bool names_dim(const Node *params, const char *name) {
 }
 
 static void choice_param(Sema *s, Choice *choice, Span span) {
-    Value v = choice->value;
+    SemaValue v = choice->value;
     Type type = v.kind == VALUE_FLOAT ? TYPE_F32 : v.kind == VALUE_INT ? TYPE_I64 : value_type(s, v);
     choice->is_param = true;
     choice->var = declare_var(s, choice->name, VAR_PARAM, type, span);

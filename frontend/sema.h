@@ -19,18 +19,18 @@ typedef __int128 Wide;   // room for every i64 and u64, and for noticing what is
 
 typedef enum { VALUE_POISON, VALUE_INT, VALUE_FLOAT, VALUE_EXPR } ValueKind;
 
-typedef struct Value {
+typedef struct SemaValue {
     ValueKind kind;
     Wide integer;              // VALUE_INT: within INT64_MIN .. UINT64_MAX
     double real;               // VALUE_FLOAT
     Expr *expr;                // VALUE_EXPR
     const struct Arms *arms;   // VALUE_EXPR: a conditional of literals, which has no type yet either; NULL: it is none
     Span span;
-} Value;
+} SemaValue;
 
 typedef struct Arms {
     Expr *condition;
-    Value yes, no;
+    SemaValue yes, no;
 } Arms;
 
 typedef enum {
@@ -45,7 +45,7 @@ typedef struct Symbol {
     SymbolKind kind;
     const char *name;
     Span span;
-    Value value;
+    SemaValue value;
     Type type;
     Var *var;
     Buf *buf;
@@ -66,10 +66,10 @@ typedef struct Making {   // the functions that are being made: one, and those t
 // A compile-time name's value while one variant is made.
 typedef struct Choice {
     const char *name;
-    Value value;     // poison when it is a type
-    Type type;       // TYPE_NONE when it is a number
-    bool is_param;   // no tensor dim of its own: a scalar parameter
-    Var *var;        // the dim or parameter, once made
+    SemaValue value;   // poison when it is a type
+    Type type;         // TYPE_NONE when it is a number
+    bool is_param;     // no tensor dim of its own: a scalar parameter
+    Var *var;          // the dim or parameter, once made
 } Choice;
 typedef VEC(Choice) ChoiceVec;
 
@@ -89,7 +89,7 @@ typedef struct Made {   // a function of the module to be
     bool broken;   // with errors: its reference and tests say nothing new
 } Made;
 
-typedef enum { IN_FILE, IN_KERNEL, IN_BLOCK, IN_PROGRAM, IN_REFERENCE, IN_FILL } Context;
+typedef enum { IN_FILE, IN_KERNEL, IN_BLOCK, IN_PROGRAM, IN_REFERENCE, IN_FILL } CodeContext;
 
 typedef struct Sema {
     Arena *arena;
@@ -107,7 +107,7 @@ typedef struct Sema {
     int picked, pick_count;   // tunables seen so far, and all
     Func *func;
     Block *block;   // where statements go
-    Context context;
+    CodeContext context;
     int constant;   // > 0: inside an expression that must be constant
     int loops;      // loops around, for break
     int copied;     // > 0: inside an expression that passes may copy, so that what happens once is bound before it
@@ -127,7 +127,7 @@ typedef struct Sema {
 void scope_open(Sema *s, NameScope *scope);
 void scope_close(Sema *s);
 Symbol *declare(Sema *s, SymbolKind kind, const char *name, Span span);   // reports a name given twice
-void declare_value(Sema *s, const char *name, Value value, Span span);
+void declare_value(Sema *s, const char *name, SemaValue value, Span span);
 void declare_type(Sema *s, const char *name, Type type, Span span);
 Var *declare_var(Sema *s, const char *name, VarKind kind, Type type, Span span);
 void declare_buf(Sema *s, Buf *buf, Span span);
@@ -139,47 +139,47 @@ void unknown_function(Sema *s, const Node *call);
 void declare_file(Sema *s);   // file consts and defines
 const Define *define_of(Sema *s, const char *name);
 const Define *define_of_tunable(Sema *s, const char *kernel, const char *name);   // gemm.BM, else BM
-Value define_value(Sema *s, const Define *define, Span span, Type *type);         // a number, or *type
+SemaValue define_value(Sema *s, const Define *define, Span span, Type *type);     // a number, or *type
 
 // ---- types.c ----
-Value value_int(Wide value, Span span);
-Value value_float(double value, Span span);
-Value value_expr(Sema *s, Expr *expr, Span span);
-Value value_poison(Span span);
-static inline bool is_poison(Value v) {
+SemaValue value_int(Wide value, Span span);
+SemaValue value_float(double value, Span span);
+SemaValue value_expr(Sema *s, Expr *expr, Span span);
+SemaValue value_poison(Span span);
+static inline bool is_poison(SemaValue v) {
     return v.kind == VALUE_POISON;
 }
-bool is_untyped(Value v);
-bool value_is_const(Value v);                 // a number, typed or not
-Type value_type(Sema *s, Value v);            // the type it has, or takes where no other is needed
-Expr *settle(Sema *s, Value v);               // with that type
-Expr *to_type(Sema *s, Value v, Type type);   // as a store converts
-Expr *to_index(Sema *s, Value v);             // i64
-Expr *to_condition(Sema *s, Value v);         // bool
-Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span);
-Value unary(Sema *s, UnaryOp op, Value a, bool literal, Span span);
-Value ternary(Sema *s, Value condition, Value yes, Value no, Span span);
-Value cast(Sema *s, Type type, Value a, bool literal, Span span);
-bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Span span);
-const char *value_text(Sema *s, Value v);   // its type, for messages
+bool is_untyped(SemaValue v);
+bool value_is_const(SemaValue v);                 // a number, typed or not
+Type value_type(Sema *s, SemaValue v);            // the type it has, or takes where no other is needed
+Expr *settle(Sema *s, SemaValue v);               // with that type
+Expr *to_type(Sema *s, SemaValue v, Type type);   // as a store converts
+Expr *to_index(Sema *s, SemaValue v);             // i64
+Expr *to_condition(Sema *s, SemaValue v);         // bool
+SemaValue binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span);
+SemaValue unary(Sema *s, UnaryOp op, SemaValue a, bool literal, Span span);
+SemaValue ternary(Sema *s, SemaValue condition, SemaValue yes, SemaValue no, Span span);
+SemaValue cast(Sema *s, Type type, SemaValue a, bool literal, Span span);
+bool promote(Sema *s, int count, SemaValue *values, Expr **out, const char *what, Span span);
+const char *value_text(Sema *s, SemaValue v);   // its type, for messages
 const char *operator_text(BinaryOp op);
 Span place_of(const Sema *s, Span span);   // the span, or the place that @loc gives
 
 // ---- fold.c ----
-Value fold_binary(Sema *s, BinaryOp op, Value a, Value b, Span span);
-bool fold_call(Sema *s, OpId op, int count, const Value *args, Span span, Value *out);
+SemaValue fold_binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span);
+bool fold_call(Sema *s, OpId op, int count, const SemaValue *args, Span span, SemaValue *out);
 
 // ---- expr.c ----
-Value expression(Sema *s, const Node *node);
-Value constant(Sema *s, const Node *node, const char *what);   // reports what is none
+SemaValue expression(Sema *s, const Node *node);
+SemaValue constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
-Value value_after(Sema *s, int count, Value *earlier, const Node *node);   // evaluated after the earlier ones
-Expr *as_type(Sema *s, Value value, Type type);
+SemaValue value_after(Sema *s, int count, SemaValue *earlier, const Node *node);   // evaluated after the earlier ones
+Expr *as_type(Sema *s, SemaValue value, Type type);
 Expr *value_of_type(Sema *s, const Node *node, Type type);
 
 // ---- calls.c ----
-Value call_expression(Sema *s, const Node *node);
+SemaValue call_expression(Sema *s, const Node *node);
 void call_statement(Sema *s, const Node *node, bool is_async);
 
 // ---- shapes.c ----
@@ -206,7 +206,7 @@ void statements(Sema *s, const Node *block);   // in the current scope
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----
-Value inline_fn(Sema *s, const Node *fn, const Node *call);
+SemaValue inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
 
 // ---- params.c ----
@@ -220,7 +220,7 @@ Expr *substitute_choices(Sema *s, Expr *expr);
 void elaborate_item(Sema *s, int item);   // a kernel or program with all its variants, once
 void elaborate_reference(Sema *s, const Node *node);
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
-                       Context context);   // a reference, or the block of a test
+                       CodeContext context);   // a reference, or the block of a test
 void tune_statement(Sema *s, const Node *node);
 int item_named(const Syntax *syntax, const char *name);   // the first kernel or program of that name; -1
 
@@ -238,8 +238,8 @@ bool types_differ(int count, const ChoiceVec *combinations);
 const char *mangled(Sema *s, const char *name, const ChoiceVec *choices, bool types_only);
 Choice *choice_named(ChoiceVec *choices, const char *name);
 bool is_type_param(const Node *cparam);
-bool values_equal(Value a, Value b);
-const char *constant_text(Arena *arena, Value value);
+bool values_equal(SemaValue a, SemaValue b);
+const char *constant_text(Arena *arena, SemaValue value);
 
 // ---- tests.c ----
 void elaborate_tests(Sema *s);

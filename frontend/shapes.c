@@ -97,7 +97,7 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
         return false;
     }
     *indices = NEW_ARRAY(s->arena, Expr *, *count);
-    Value *values = NEW_ARRAY(s->arena, Value, *count + 1);
+    SemaValue *values = NEW_ARRAY(s->arena, SemaValue, *count + 1);
     for (int i = 0; i < *count; i++) {
         const Node *index = node->kids[i + 1];
         if (index->kind == N_ALL || index->kind == N_SPAN) {

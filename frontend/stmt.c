@@ -48,7 +48,7 @@ static Expr *told(Sema *s, Expr *condition, Span span) {
 
 // ---- scalars ----
 static void let(Sema *s, const Node *node) {
-    Value value = expression(s, node->kids[0]);
+    SemaValue value = expression(s, node->kids[0]);
     if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
         declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value,
                       node->span);
@@ -98,7 +98,7 @@ static void assign_scalar(Sema *s, const Node *node) {
     if (node->op == AST_PLAIN) {
         value = value_of_type(s, node->kids[1], var->type);
     } else {
-        Value old = value_expr(s, e_var(s->arena, var), place->span);
+        SemaValue old = value_expr(s, e_var(s->arena, var), place->span);
         value = to_type(s, binary(s, (BinaryOp)node->op, old, expression(s, node->kids[1]), node->span), var->type);
     }
     Stmt *stmt = s_assign(s->arena, var, value);
@@ -120,14 +120,14 @@ static void store(Sema *s, const Node *node) {
     Expr **indices;
     if (!element_place(s, node->kids[0], &buf, &count, &indices) || !may_write(s, buf, node->kids[0]->span)) return;
     Span span = node->kids[0]->span;
-    Value *earlier = NEW_ARRAY(s->arena, Value, count + 1);
+    SemaValue *earlier = NEW_ARRAY(s->arena, SemaValue, count + 1);
     for (int i = 0; i < count; i++) earlier[i] = value_expr(s, indices[i], span);
     bool plain = node->op == AST_PLAIN;
     if (!plain) earlier[count] = value_expr(s, e_load(s->arena, buf, count, indices), span);
     // Beyond the end nothing is stored, but what the value does happens; into its registers each thread stores.
     bool copied = buf->scope == SCOPE_GLOBAL || (buf->scope == SCOPE_FRAGMENT && is_block_level(s));
     s->copied += copied;
-    Value given = value_after(s, plain ? count : count + 1, earlier, node->kids[1]);
+    SemaValue given = value_after(s, plain ? count : count + 1, earlier, node->kids[1]);
     s->copied -= copied;
     for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
     Expr *value = plain ? as_type(s, given, buf->type)
@@ -366,7 +366,7 @@ static int contexts_of(const Node *node) {
     }
 }
 
-static const char *context_text(Context context) {
+static const char *context_text(CodeContext context) {
     static const char *const texts[] = {[IN_FILE] = "a file",           [IN_KERNEL] = "a kernel outside its grid",
                                         [IN_BLOCK] = "a grid",          [IN_PROGRAM] = "a program",
                                         [IN_REFERENCE] = "a reference", [IN_FILL] = "the block of a test"};

@@ -81,10 +81,10 @@ static void unknown_binding(Sema *s, const Node *target, const Node *bind) {
 }
 
 // ---- one test ----
-static Value bound_value(Sema *s, const Node *bind) {
+static SemaValue bound_value(Sema *s, const Node *bind) {
     NameScope *scope = s->scope;
     s->scope = s->file;
-    Value value = constant(s, bind->kids[0], "a test's value");
+    SemaValue value = constant(s, bind->kids[0], "a test's value");
     s->scope = scope;
     return value;
 }
@@ -98,7 +98,7 @@ static Type param_type(const Func *func, const char *name) {
 }
 
 // The value of a name that the elaboration uses up, in the module that is being made.
-static Value current_value(Sema *s, const char *name, Type *type) {
+static SemaValue current_value(Sema *s, const char *name, Type *type) {
     *type = TYPE_NONE;
     const Define *define = define_of(s, name);
     if (define) return define_value(s, define, (Span){0}, type);
@@ -106,7 +106,7 @@ static Value current_value(Sema *s, const char *name, Type *type) {
     if (!symbol) return value_poison((Span){0});
     NameScope *scope = s->scope;
     s->scope = s->file;
-    Value value = find(s, name)->value;
+    SemaValue value = find(s, name)->value;
     s->scope = scope;
     return value;
 }
@@ -118,7 +118,7 @@ static const Choice *made_choice(const Made *made, const char *name) {
 }
 
 // A tunable that is not defined has the value that was chosen for it.
-static bool tuned_to(Sema *s, const Node *target, const char *name, Value value) {
+static bool tuned_to(Sema *s, const Node *target, const char *name, SemaValue value) {
     bool seen = false;
     for (int i = 0; i < s->made.count; i++) {
         const Made *made = &s->made.items[i];
@@ -139,7 +139,7 @@ static bool binding_holds(Sema *s, const Node *target, const Made *made, const N
         return choice && bind->kids[0]->kind == N_NAME && choice->type == type_by_name(s, bind->kids[0]->text);
     }
     Type type;
-    Value want = bound_value(s, bind);
+    SemaValue want = bound_value(s, bind);
     if (kind == BIND_TUNABLE && !define_of(s, bind->text)) return tuned_to(s, target, bind->text, want);
     return values_equal(want, current_value(s, bind->text, &type));
 }
@@ -160,12 +160,12 @@ static bool bound_by_some_test(const Syntax *syntax, const char *name) {
     return false;
 }
 
-static Value default_value(Sema *s, const char *name) {
+static SemaValue default_value(Sema *s, const char *name) {
     const Node *node = strmap_get(s->syntax->consts, name);
     if (!node) return value_poison((Span){0});
     NameScope *scope = s->scope;
     s->scope = s->file;
-    Value value = constant(s, node->kids[0], "a const");
+    SemaValue value = constant(s, node->kids[0], "a const");
     s->scope = scope;
     return value;
 }
@@ -173,7 +173,7 @@ static Value default_value(Sema *s, const char *name) {
 // A define that only other tests ask for does not fit this one, unless it is the default.
 static bool default_holds(Sema *s, const Node *test, const char *name) {
     if (binding(test, name) || !bound_by_some_test(s->syntax, name)) return true;
-    Value usual = default_value(s, name);
+    SemaValue usual = default_value(s, name);
     Type type;
     return !is_poison(usual) && values_equal(usual, current_value(s, name, &type));
 }
@@ -229,7 +229,7 @@ static bool read_bindings(Sema *s, const Node *node, const Node *target, const F
         for (int k = 0; k < i; k++)
             if (strcmp(list->kids[k]->text, bind->text) == 0) diag(s->sink, bind->span, T_DUPLICATE_NAME, bind->text);
         if (kind == BIND_UNKNOWN || used_up(kind)) continue;
-        Value value = bound_value(s, bind);
+        SemaValue value = bound_value(s, bind);
         fine &= !is_poison(value);
         Type type = param_type(func, bind->text);
         Binding made = {.name = bind->text, .value = to_type(s, value, type)};
@@ -243,9 +243,9 @@ static void add_test(Sema *s, const Node *node, const Node *target, const Made *
     *test = (Test){.name = made->func->name, .loc = node->span};
     if (!read_bindings(s, node, target, made->func, test)) return;
     check_all_bound(s, node, made->func, test);
-    Value tolerance = constant(s, node->kids[2], "a tolerance");
+    SemaValue tolerance = constant(s, node->kids[2], "a tolerance");
     if (is_poison(tolerance)) return;
-    test->tolerance = settle(s, (Value){.kind = VALUE_EXPR, .expr = to_type(s, tolerance, TYPE_F64)})->real;
+    test->tolerance = settle(s, (SemaValue){.kind = VALUE_EXPR, .expr = to_type(s, tolerance, TYPE_F64)})->real;
     if (node->kids[1])
         test->fill = elaborate_scalar(s, made->node, &made->choices, made->func->name, node->kids[1], IN_FILL);
     vec_push(s->arena, &s->module->tests, test);
@@ -300,7 +300,7 @@ static DefineVec choice_of(Sema *s, const Node *test) {
         BindKind kind = binding_kind(s, target, bind->text);
         if (!used_up(kind)) continue;
         bool is_type = kind == BIND_TYPE && bind->kids[0]->kind == N_NAME;
-        Value value = is_type ? value_poison(bind->span) : bound_value(s, bind);
+        SemaValue value = is_type ? value_poison(bind->span) : bound_value(s, bind);
         if (!is_type && kind == BIND_CONST && values_equal(value, default_value(s, bind->text))) continue;
         Define define = {.name = bind->text};
         define.value = is_type ? bind->kids[0]->text : constant_text(s->arena, value);

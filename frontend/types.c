@@ -3,32 +3,32 @@
 #include <string.h>
 
 // ---- values ----
-Value value_int(Wide value, Span span) {
-    return (Value){.kind = VALUE_INT, .integer = value, .span = span};
+SemaValue value_int(Wide value, Span span) {
+    return (SemaValue){.kind = VALUE_INT, .integer = value, .span = span};
 }
 
-Value value_float(double value, Span span) {
-    return (Value){.kind = VALUE_FLOAT, .real = value, .span = span};
+SemaValue value_float(double value, Span span) {
+    return (SemaValue){.kind = VALUE_FLOAT, .real = value, .span = span};
 }
 
-Value value_expr(Sema *s, Expr *expr, Span span) {
+SemaValue value_expr(Sema *s, Expr *expr, Span span) {
     if (!expr->loc.line) expr->loc = place_of(s, span);   // fresh nodes only: shared ones have their place already
-    return (Value){.kind = VALUE_EXPR, .expr = expr, .span = span};
+    return (SemaValue){.kind = VALUE_EXPR, .expr = expr, .span = span};
 }
 
-Value value_poison(Span span) {
-    return (Value){.kind = VALUE_POISON, .span = span};
+SemaValue value_poison(Span span) {
+    return (SemaValue){.kind = VALUE_POISON, .span = span};
 }
 
 Span place_of(const Sema *s, Span span) {
     return s->placed ? s->place : span;
 }
 
-bool is_untyped(Value v) {
+bool is_untyped(SemaValue v) {
     return v.kind == VALUE_INT || v.kind == VALUE_FLOAT;
 }
 
-bool value_is_const(Value v) {
+bool value_is_const(SemaValue v) {
     return is_untyped(v) || (v.kind == VALUE_EXPR && (v.expr->kind == EXPR_INT || v.expr->kind == EXPR_FLOAT));
 }
 
@@ -37,7 +37,7 @@ static Type default_float(const Sema *s) {
     return s->context == IN_REFERENCE && !s->verbatim ? TYPE_F64 : TYPE_F32;
 }
 
-Type value_type(Sema *s, Value v) {
+Type value_type(Sema *s, SemaValue v) {
     switch (v.kind) {
     case VALUE_INT: return TYPE_I64;
     case VALUE_FLOAT: return default_float(s);
@@ -46,7 +46,7 @@ Type value_type(Sema *s, Value v) {
     }
 }
 
-const char *value_text(Sema *s, Value v) {
+const char *value_text(Sema *s, SemaValue v) {
     (void)s;
     if (v.kind == VALUE_INT) return "an integer literal";
     if (v.kind == VALUE_FLOAT) return "a float literal";
@@ -68,7 +68,7 @@ static const char *wide_text(Sema *s, Wide value) {
 }
 
 // A float literal's integer, as `T(x)` does it: toward zero, saturating.
-static Expr *number(Sema *s, Type type, Value v) {
+static Expr *number(Sema *s, Type type, SemaValue v) {
     if (v.kind == VALUE_FLOAT)
         return type_is_float(type) ? e_float(s->arena, type, v.real)
                                    : e_cast(s->arena, type, e_float(s->arena, TYPE_F64, v.real));
@@ -76,7 +76,7 @@ static Expr *number(Sema *s, Type type, Value v) {
     return e_cast(s->arena, type, e_int_of(s->arena, wide, (int64_t)(uint64_t)v.integer));
 }
 
-static Expr *literal_of(Sema *s, Type type, Value v) {
+static Expr *literal_of(Sema *s, Type type, SemaValue v) {
     if (v.kind == VALUE_INT && !type_is_float(type) && !fits(type, v.integer))
         diag(s->sink, v.span, T_LITERAL_RANGE, wide_text(s, v.integer), type_text(type));
     Expr *e = number(s, type, v);
@@ -84,7 +84,7 @@ static Expr *literal_of(Sema *s, Type type, Value v) {
     return e;
 }
 
-Expr *settle(Sema *s, Value v) {
+Expr *settle(Sema *s, SemaValue v) {
     if (v.kind == VALUE_EXPR) return v.expr;
     if (is_poison(v)) return e_int(s->arena, 0);
     return literal_of(s, value_type(s, v), v);
@@ -94,7 +94,7 @@ static bool is_number(Type type) {
     return type != TYPE_NONE && type_kind(type) != KIND_OPAQUE;
 }
 
-Expr *to_type(Sema *s, Value v, Type type) {
+Expr *to_type(Sema *s, SemaValue v, Type type) {
     if (is_poison(v) || type == TYPE_NONE) return e_zero(s->arena, type == TYPE_NONE ? TYPE_I64 : type);
     if (is_untyped(v)) {
         if (is_number(type)) return literal_of(s, type, v);
@@ -109,7 +109,7 @@ Expr *to_type(Sema *s, Value v, Type type) {
     return value_expr(s, e_cast(s->arena, type, v.expr), v.span).expr;
 }
 
-Expr *to_index(Sema *s, Value v) {
+Expr *to_index(Sema *s, SemaValue v) {
     Type type = value_type(s, v);
     if (is_poison(v)) return e_int(s->arena, 0);
     if (v.kind == VALUE_FLOAT || !type_is_int(type) || type == TYPE_U64) {
@@ -119,7 +119,7 @@ Expr *to_index(Sema *s, Value v) {
     return to_type(s, v, TYPE_I64);
 }
 
-Expr *to_condition(Sema *s, Value v) {
+Expr *to_condition(Sema *s, SemaValue v) {
     if (is_poison(v)) return e_bool(s->arena, true);
     if (v.kind == VALUE_EXPR && v.expr->type == TYPE_BOOL) return v.expr;
     diag(s->sink, v.span, T_NOT_CONDITION, value_text(s, v));
@@ -150,11 +150,11 @@ static void look_at_type(Kinds *k, Type type) {
     }
 }
 
-static bool has_literal_float(Value v) {
+static bool has_literal_float(SemaValue v) {
     return v.arms ? has_literal_float(v.arms->yes) || has_literal_float(v.arms->no) : v.kind == VALUE_FLOAT;
 }
 
-static Kinds look_at(int count, const Value *values) {
+static Kinds look_at(int count, const SemaValue *values) {
     Kinds k = {.all_bool = true, .same = true, .widest = TYPE_NONE, .first = TYPE_NONE};
     for (int i = 0; i < count; i++) {
         if (values[i].kind == VALUE_EXPR && !values[i].arms) look_at_type(&k, values[i].expr->type);
@@ -165,7 +165,7 @@ static Kinds look_at(int count, const Value *values) {
 }
 
 // The type that all operands take; TYPE_NONE after a report.
-static Type common_type(Sema *s, int count, const Value *values, const char *what, Span span) {
+static Type common_type(Sema *s, int count, const SemaValue *values, const char *what, Span span) {
     Kinds k = look_at(count, values);
     if (k.first != TYPE_NONE && k.all_bool) return TYPE_BOOL;
     if (k.any_bool || k.opaque) {
@@ -188,19 +188,19 @@ static Type common_type(Sema *s, int count, const Value *values, const char *wha
     return k.widest == TYPE_NONE ? TYPE_I64 : k.widest;
 }
 
-static bool literals_fit(Type type, Value v) {
+static bool literals_fit(Type type, SemaValue v) {
     if (v.arms) return literals_fit(type, v.arms->yes) && literals_fit(type, v.arms->no);
     return type_is_float(type) || (v.kind == VALUE_INT && fits(type, v.integer));
 }
 
 // A conditional of literals takes the type of the other operands, as a literal does.
-static Expr *promoted(Sema *s, Value v, Type type) {
+static Expr *promoted(Sema *s, SemaValue v, Type type) {
     if (!v.arms || !is_number(type) || !literals_fit(type, v)) return to_type(s, v, type);
     Expr *yes = promoted(s, v.arms->yes, type), *no = promoted(s, v.arms->no, type);
     return value_expr(s, e_select(s->arena, v.arms->condition, yes, no), v.span).expr;
 }
 
-bool promote(Sema *s, int count, Value *values, Expr **out, const char *what, Span span) {
+bool promote(Sema *s, int count, SemaValue *values, Expr **out, const char *what, Span span) {
     for (int i = 0; i < count; i++)
         if (is_poison(values[i])) return false;
     Type type = common_type(s, count, values, what, span);
@@ -230,7 +230,7 @@ static Expr *make_binary(Sema *s, BinaryOp op, Expr *a, Expr *b) {
     return e;
 }
 
-static Value shift(Sema *s, BinaryOp op, Value a, Value b, Span span) {
+static SemaValue shift(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     Expr *left = settle(s, a);
     if (!type_is_int(left->type) || b.kind == VALUE_FLOAT || !type_is_int(value_type(s, b))) {
         diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
@@ -245,7 +245,7 @@ static Value shift(Sema *s, BinaryOp op, Value a, Value b, Span span) {
     return value_expr(s, make_binary(s, op, left, right), span);
 }
 
-static Value logical(Sema *s, BinaryOp op, Value a, Value b, Span span) {
+static SemaValue logical(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     Expr *left = to_condition(s, a), *right = to_condition(s, b);
     return value_expr(s, make_binary(s, op, left, right), span);
 }
@@ -263,12 +263,12 @@ static bool is_zero(const Sema *s, const Expr *e) {
     return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !s->verbatim);
 }
 
-Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
+SemaValue binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     if (is_poison(a) || is_poison(b)) return value_poison(span);
     if (op == BIN_LOGICAL_AND || op == BIN_LOGICAL_OR) return logical(s, op, a, b, span);
     if (is_untyped(a) && is_untyped(b) && folding(s)) return fold_binary(s, op, a, b, span);
     if (op == BIN_SHL || op == BIN_SHR) return shift(s, op, a, b, span);
-    Value values[2] = {a, b};
+    SemaValue values[2] = {a, b};
     Expr *out[2];
     if (!promote(s, 2, values, out, op_texts[op], span)) return value_poison(span);
     if (!takes(op, out[0]->type)) {
@@ -283,7 +283,7 @@ Value binary(Sema *s, BinaryOp op, Value a, Value b, Span span) {
     return value_expr(s, make_binary(s, op, out[0], out[1]), span);
 }
 
-static Value unary_untyped(Sema *s, UnaryOp op, Value a, Span span) {
+static SemaValue unary_untyped(Sema *s, UnaryOp op, SemaValue a, Span span) {
     if (op == UNARY_NEG && a.kind == VALUE_FLOAT) return value_float(-a.real, span);
     if (op == UNARY_NEG && a.integer <= (Wide)INT64_MAX + 1) return value_int(-a.integer, span);
     if (op == UNARY_BITNOT && a.kind == VALUE_INT && a.integer <= INT64_MAX) return value_int(~a.integer, span);
@@ -292,7 +292,7 @@ static Value unary_untyped(Sema *s, UnaryOp op, Value a, Span span) {
 }
 
 // `literal`: the operand is a number as written. In printed IR only such a minus belongs to the number.
-Value unary(Sema *s, UnaryOp op, Value a, bool literal, Span span) {
+SemaValue unary(Sema *s, UnaryOp op, SemaValue a, bool literal, Span span) {
     if (is_poison(a)) return a;
     if (is_untyped(a) && (folding(s) || (literal && op == UNARY_NEG))) return unary_untyped(s, op, a, span);
     Expr *e = settle(s, a);
@@ -310,21 +310,21 @@ Value unary(Sema *s, UnaryOp op, Value a, bool literal, Span span) {
     return value_expr(s, made, span);
 }
 
-Value ternary(Sema *s, Value condition, Value yes, Value no, Span span) {
+SemaValue ternary(Sema *s, SemaValue condition, SemaValue yes, SemaValue no, Span span) {
     if (is_poison(condition) || is_poison(yes) || is_poison(no)) return value_poison(span);
     Expr *chosen = to_condition(s, condition);
     if (chosen->kind == EXPR_INT && folding(s) && is_untyped(yes) && is_untyped(no)) {
-        Value v = chosen->integer ? yes : no;
+        SemaValue v = chosen->integer ? yes : no;
         bool to_float = v.kind == VALUE_INT && (yes.kind == VALUE_FLOAT || no.kind == VALUE_FLOAT);
         return to_float ? value_float((double)v.integer, span) : v;
     }
-    Value values[2] = {yes, no};
+    SemaValue values[2] = {yes, no};
     Expr *arms[2];
     bool same = yes.kind == VALUE_EXPR && no.kind == VALUE_EXPR && yes.expr->type == no.expr->type;
     if (same) arms[0] = yes.expr, arms[1] = no.expr;   // no arithmetic: f16 stays f16
     else if (!promote(s, 2, values, arms, "? :", span)) return value_poison(span);
     if (folding(s)) {
-        Value selected = value_expr(s, e_select(s->arena, chosen, arms[0], arms[1]), span);
+        SemaValue selected = value_expr(s, e_select(s->arena, chosen, arms[0], arms[1]), span);
         bool literals = (is_untyped(yes) || yes.arms) && (is_untyped(no) || no.arms);
         if (!literals) return selected;
         Arms *kept = NEW(s->arena, Arms);
@@ -340,7 +340,7 @@ Value ternary(Sema *s, Value condition, Value yes, Value no, Span span) {
     return value_expr(s, e, span);
 }
 
-Value cast(Sema *s, Type type, Value a, bool literal, Span span) {
+SemaValue cast(Sema *s, Type type, SemaValue a, bool literal, Span span) {
     if (is_poison(a)) return a;
     Type from = value_type(s, a);
     if (!is_number(type) || !is_number(from)) {

@@ -8,7 +8,7 @@ bool is_type_param(const Node *cparam) {
     return cparam->kids[0] != NULL;   // `E: type`
 }
 
-bool values_equal(Value a, Value b) {
+bool values_equal(SemaValue a, SemaValue b) {
     if (a.kind != b.kind) {
         bool numbers = is_untyped(a) && is_untyped(b);
         return numbers &&
@@ -31,11 +31,12 @@ static bool choices_equal(const ChoiceVec *a, const ChoiceVec *b) {
     return true;
 }
 
-const char *constant_text(Arena *arena, Value value) {
+const char *constant_text(Arena *arena, SemaValue value) {
     if (value.kind == VALUE_EXPR && value.expr->type == TYPE_BOOL) return value.expr->integer ? "true" : "false";
     if (value.kind == VALUE_EXPR) {
         bool is_float = value.expr->kind == EXPR_FLOAT;
-        Value inner = is_float ? value_float(value.expr->real, value.span) : value_int(value.expr->integer, value.span);
+        SemaValue inner =
+            is_float ? value_float(value.expr->real, value.span) : value_int(value.expr->integer, value.span);
         return arena_printf(arena, "%s(%s)", type_text(value.expr->type), constant_text(arena, inner));
     }
     if (value.kind == VALUE_INT && value.integer > INT64_MAX)

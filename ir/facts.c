@@ -26,11 +26,11 @@ typedef struct Fact {
     int previous;     // earlier fact of the same variable or kind; -1
     const Var *var;   // FACT_VAR
     Range range;
-    int64_t multiple;    //     divides it; FACT_MULTIPLE: divides the sum
-    const Expr *expr;    //     what it is bound to; FACT_CONDITION: the condition
-    const Linear *sum;   // FACT_NONNEGATIVE, FACT_MULTIPLE
-    bool holds;          // FACT_CONDITION
-    const Buf *buf;      // FACT_ALIGNED
+    int64_t multiple;       //     divides it; FACT_MULTIPLE: divides the sum
+    const Expr *expr;       //     what it is bound to; FACT_CONDITION: the condition
+    const LinearSum *sum;   // FACT_NONNEGATIVE, FACT_MULTIPLE
+    bool holds;             // FACT_CONDITION
+    const Buf *buf;         // FACT_ALIGNED
     int64_t bytes;
 } Fact;
 
@@ -113,10 +113,10 @@ typedef struct Proof {
     int steps;   // left; keeps hopeless proofs cheap
 } Proof;
 
-static bool prove_nonnegative(Proof *proof, const Linear *sum, int depth);
+static bool prove_nonnegative(Proof *proof, const LinearSum *sum, int depth);
 
 // sum += scale * other as true integers; false when a number leaves 62 bits.
-static bool add_exactly(Linear *sum, const Linear *other, int64_t scale) {
+static bool add_exactly(LinearSum *sum, const LinearSum *other, int64_t scale) {
     const int64_t limit = (int64_t)1 << 62;
     int64_t product;
     for (int i = 0; i < other->count; i++) {
@@ -130,20 +130,20 @@ static bool add_exactly(Linear *sum, const Linear *other, int64_t scale) {
     return !__builtin_add_overflow(sum->constant, product, &sum->constant) && !sum->full;
 }
 
-static bool prove_with(Proof *proof, const Linear *sum, Expr *atom, int64_t factor, const Expr *by, int64_t scale,
+static bool prove_with(Proof *proof, const LinearSum *sum, Expr *atom, int64_t factor, const Expr *by, int64_t scale,
                        int64_t constant, int depth) {
-    Linear next = *sum, bound = linear_of(proof->facts->arena, by);
+    LinearSum next = *sum, bound = linear_of(proof->facts->arena, by);
     if (!linear_exact(proof->facts, &bound)) return false;
     linear_add_term(&next, atom, -factor);
     bound.type = TYPE_I64;
-    Linear slack = {.type = TYPE_I64, .constant = constant};
+    LinearSum slack = {.type = TYPE_I64, .constant = constant};
     if (!add_exactly(&next, &bound, scale) || !add_exactly(&next, &slack, 1)) return false;
     return prove_nonnegative(proof, &next, depth - 1);
 }
 
 // x / c and ceildiv(x, c): between (x - c + 1) / c and x / c, or x / c and (x + c - 1) / c, as true fractions.
-static bool prove_by_quotient(Proof *proof, const Linear *sum, const Term *term, const Expr *x, const Expr *by, bool up,
-                              int depth) {
+static bool prove_by_quotient(Proof *proof, const LinearSum *sum, const Term *term, const Expr *x, const Expr *by,
+                              bool up, int depth) {
     int64_t c, factor = term->factor;
     if (!expr_const(by, &c) || c <= 0 || factor % c != 0 || range_of(proof->facts, x).low < 0) return false;
     if (c > INT32_MAX || factor > INT32_MAX || factor < -INT32_MAX) return false;
@@ -154,7 +154,7 @@ static bool prove_by_quotient(Proof *proof, const Linear *sum, const Term *term,
     return prove_with(proof, sum, term->atom, factor, x, scale, scale * slack, depth);
 }
 
-static bool prove_by_atom(Proof *proof, const Linear *sum, const Term *term, int depth) {
+static bool prove_by_atom(Proof *proof, const LinearSum *sum, const Term *term, int depth) {
     Expr *atom = term->atom;
     int64_t factor = term->factor;
     if (atom->kind == EXPR_VAR) {
@@ -175,17 +175,17 @@ static bool prove_by_atom(Proof *proof, const Linear *sum, const Term *term, int
 }
 
 // sum = k * known + rest with a positive k that cancels a term: then rest must be proved.
-static bool prove_by_fact(Proof *proof, const Linear *sum, const Linear *known, int depth) {
+static bool prove_by_fact(Proof *proof, const LinearSum *sum, const LinearSum *known, int depth) {
     for (int i = 0; i < known->count; i++) {
         int64_t have = linear_factor(sum, known->terms[i].atom), step = known->terms[i].factor;
         if (have == 0 || have % step != 0 || have / step <= 0) continue;
-        Linear rest = *sum;
+        LinearSum rest = *sum;
         if (add_exactly(&rest, known, -(have / step)) && prove_nonnegative(proof, &rest, depth - 1)) return true;
     }
     return false;
 }
 
-static bool prove_nonnegative(Proof *proof, const Linear *sum, int depth) {
+static bool prove_nonnegative(Proof *proof, const LinearSum *sum, int depth) {
     if (sum->full || proof->steps-- <= 0) return false;
     if (linear_range(proof->facts, sum).low >= 0) return true;
     if (depth == 0 || !proof->facts) return false;
@@ -196,7 +196,7 @@ static bool prove_nonnegative(Proof *proof, const Linear *sum, int depth) {
     return false;
 }
 
-bool linear_prove_nonnegative(const Facts *facts, const Linear *sum) {
+bool linear_prove_nonnegative(const Facts *facts, const LinearSum *sum) {
     enum { STEPS = 60, DEPTH = 4 };
     Proof proof = {facts, STEPS};
     return prove_nonnegative(&proof, sum, DEPTH);
@@ -205,9 +205,9 @@ bool linear_prove_nonnegative(const Facts *facts, const Linear *sum) {
 // ---- conditions ----
 
 // A comparison of integers as a sum that it says is >= 0 (for ==: and <= 0). False when the sides may wrap around.
-static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b, Linear *sum) {
+static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b, LinearSum *sum) {
     if (!type_is_int(a->type)) return false;
-    Linear left = linear_of(facts->arena, a), right = linear_of(facts->arena, b);
+    LinearSum left = linear_of(facts->arena, a), right = linear_of(facts->arena, b);
     if (!linear_exact(facts, &left) || !linear_exact(facts, &right)) return false;
     bool less = op == BIN_LT || op == BIN_LE;
     left.type = right.type = TYPE_I64;   // true integers from here on
@@ -217,7 +217,7 @@ static bool comparison_sum(const Facts *facts, BinaryOp op, const Expr *a, const
 }
 
 bool comparison_is_exact(const Facts *facts, const Expr *e) {
-    Linear sum;
+    LinearSum sum;
     return is_comparison(e) && comparison_sum(facts, e->binary.op, e->binary.a, e->binary.b, &sum);
 }
 
@@ -233,16 +233,16 @@ BinaryOp comparison_negated(BinaryOp op) {
 }
 
 static bool prove_comparison(const Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
-    Linear sum;
+    LinearSum sum;
     if (!type_is_int(a->type) || !facts) return false;
     if (op == BIN_EQ) {   // equal sums are equal even where they wrap
-        Linear difference = linear_of(facts->arena, a);
+        LinearSum difference = linear_of(facts->arena, a);
         linear_add(facts->arena, &difference, b, -1);
         if (linear_is_constant(&difference, 0)) return true;
     }
     if (!comparison_sum(facts, op, a, b, &sum)) return false;
     if (op != BIN_EQ && op != BIN_NE) return linear_prove_nonnegative(facts, &sum);
-    Linear opposite = linear_new(TYPE_I64);
+    LinearSum opposite = linear_new(TYPE_I64);
     linear_add_linear(&opposite, &sum, -1);
     if (op == BIN_EQ) return linear_prove_nonnegative(facts, &sum) && linear_prove_nonnegative(facts, &opposite);
     linear_add_constant(&sum, -1);
@@ -308,8 +308,8 @@ static void learn_multiple(Facts *facts, const Var *var, int64_t multiple) {
 }
 
 // What a sum that is >= 0 says about one of its variables, given the ranges of the others.
-static void learn_from_term(Facts *facts, const Linear *sum, const Term *term) {
-    Linear others = *sum;
+static void learn_from_term(Facts *facts, const LinearSum *sum, const Term *term) {
+    LinearSum others = *sum;
     linear_add_term(&others, term->atom, -term->factor);
     Int128 most = linear_range(facts, &others).high, factor = term->factor;
     Int128 bound = floor_div128(most, factor < 0 ? -factor : factor);   // |factor| * x >= -most, or <= most
@@ -320,7 +320,7 @@ static void learn_from_term(Facts *facts, const Linear *sum, const Term *term) {
 }
 
 // The sum is >= 0.
-static void learn_nonnegative(Facts *facts, const Linear *sum) {
+static void learn_nonnegative(Facts *facts, const LinearSum *sum) {
     for (int i = 0; i < sum->count; i++)
         if (sum->terms[i].atom->kind == EXPR_VAR) learn_from_term(facts, sum, &sum->terms[i]);
     if (sum->count < 2 && (sum->count == 0 || sum->terms[0].atom->kind == EXPR_VAR)) return;   // said it all
@@ -333,7 +333,7 @@ static bool learn_divisible(Facts *facts, const Expr *a, const Expr *b) {
     if (!expr_is_int(b, 0) || a->kind != EXPR_BINARY || a->binary.op != BIN_MOD || !expr_const(a->binary.b, &c) ||
         c < 2)
         return false;
-    Linear sum = linear_of(facts->arena, a->binary.a);
+    LinearSum sum = linear_of(facts->arena, a->binary.a);
     if (sum.full || !linear_exact(facts, &sum)) return false;
     if (sum.count == 1 && sum.constant == 0 && sum.terms[0].atom->kind == EXPR_VAR)
         learn_multiple(facts, sum.terms[0].atom->var, c / gcd64(c, sum.terms[0].factor));
@@ -343,10 +343,10 @@ static bool learn_divisible(Facts *facts, const Expr *a, const Expr *b) {
     return true;
 }
 
-bool facts_multiple_known(const Facts *facts, const Linear *sum, int64_t divisor) {
+bool facts_multiple_known(const Facts *facts, const LinearSum *sum, int64_t divisor) {
     for (const Fact *fact = latest_fact(facts, FACT_MULTIPLE); fact; fact = earlier_fact(facts, fact)) {
         if (fact->multiple % divisor != 0) continue;
-        Linear rest = *sum;   // sum - known must be a multiple by itself
+        LinearSum rest = *sum;   // sum - known must be a multiple by itself
         linear_add_linear(&rest, fact->sum, -1);
         if (!rest.full && gcd64(linear_gcd(&rest), rest.constant) % divisor == 0) return true;
     }
@@ -355,7 +355,7 @@ bool facts_multiple_known(const Facts *facts, const Linear *sum, int64_t divisor
 
 static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
     if (op == BIN_EQ && learn_divisible(facts, a, b)) return;
-    Linear sum;
+    LinearSum sum;
     if (!comparison_sum(facts, op, a, b, &sum)) return;
     if (op == BIN_NE) {   // a bound moves when it is excluded
         if (sum.count != 1 || sum.terms[0].atom->kind != EXPR_VAR || sum.constant % sum.terms[0].factor != 0) return;
@@ -368,7 +368,7 @@ static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Exp
     }
     learn_nonnegative(facts, &sum);
     if (op != BIN_EQ) return;
-    Linear opposite = linear_new(TYPE_I64);
+    LinearSum opposite = linear_new(TYPE_I64);
     linear_add_linear(&opposite, &sum, -1);
     learn_nonnegative(facts, &opposite);
 }

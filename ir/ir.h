@@ -412,7 +412,7 @@ Func *module_func(const Module *module, const char *name);   // the first of tha
 Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent
 const Stmt *func_grid(const Func *kernel);           // its grid statement
-int64_t grid_blocks(const Stmt *grid);               // CTAs that share a tile: @blocks, 1 without
+int64_t grid_blocks(const Stmt *grid);               // CTAs that share a tile: @ctas, 1 without
 int grid_cluster(const Stmt *grid);                  // CTAs of a cluster, 1 without
 void set_cluster(Stmt *grid, int ctas);              // along the first name
 int64_t grid_threads(const Stmt *grid, int lanes);   // that run: those of thread regions and roles, else as declared

@@ -73,15 +73,15 @@ bool atoms_equal(const Expr *a, const Expr *b) {
 }
 
 // ---- collecting ----
-Linear linear_new(Type type) {
-    return (Linear){.type = type};
+LinearSum linear_new(Type type) {
+    return (LinearSum){.type = type};
 }
 
-void linear_add_constant(Linear *sum, int64_t constant) {
+void linear_add_constant(LinearSum *sum, int64_t constant) {
     sum->constant = wrap_add(sum->type, sum->constant, constant);
 }
 
-void linear_add_term(Linear *sum, Expr *atom, int64_t factor) {
+void linear_add_term(LinearSum *sum, Expr *atom, int64_t factor) {
     if (factor == 0) return;
     int i = 0;
     while (i < sum->count && !atoms_equal(sum->terms[i].atom, atom)) i++;
@@ -99,7 +99,7 @@ void linear_add_term(Linear *sum, Expr *atom, int64_t factor) {
     memmove(&sum->terms[i], &sum->terms[i + 1], sizeof(Term) * (size_t)(sum->count - i));
 }
 
-void linear_add_linear(Linear *sum, const Linear *other, int64_t factor) {
+void linear_add_linear(LinearSum *sum, const LinearSum *other, int64_t factor) {
     for (int i = 0; i < other->count; i++)
         linear_add_term(sum, other->terms[i].atom, wrap_mul(sum->type, other->terms[i].factor, factor));
     linear_add_constant(sum, wrap_mul(sum->type, other->constant, factor));
@@ -107,7 +107,7 @@ void linear_add_linear(Linear *sum, const Linear *other, int64_t factor) {
 }
 
 // A product of unknowns: its constants join the factor, what is left is the atom.
-static void add_product(Arena *arena, Linear *sum, const Expr *e, int64_t factor) {
+static void add_product(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
     Expr *factors[PRODUCT_MAX], *atom = NULL;
     int count = product_factors(e, factors);
     int64_t constant = 1;
@@ -127,7 +127,7 @@ static void add_product(Arena *arena, Linear *sum, const Expr *e, int64_t factor
     else linear_add_constant(sum, wrap_mul(sum->type, factor, constant));
 }
 
-static void add_binary(Arena *arena, Linear *sum, const Expr *e, int64_t factor) {
+static void add_binary(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
     const Expr *a = e->binary.a, *b = e->binary.b;
     switch (e->binary.op) {
     case BIN_ADD:
@@ -152,7 +152,7 @@ static void add_binary(Arena *arena, Linear *sum, const Expr *e, int64_t factor)
     }
 }
 
-void linear_add(Arena *arena, Linear *sum, const Expr *e, int64_t factor) {
+void linear_add(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
     if (factor == 0) return;
     if (e->kind == EXPR_INT) linear_add_constant(sum, wrap_mul(sum->type, e->integer, factor));
     else if (e->kind == EXPR_BINARY) add_binary(arena, sum, e, factor);
@@ -161,31 +161,31 @@ void linear_add(Arena *arena, Linear *sum, const Expr *e, int64_t factor) {
     else linear_add_term(sum, (Expr *)e, factor);
 }
 
-Linear linear_of(Arena *arena, const Expr *expr) {
-    Linear sum = linear_new(expr->type);
+LinearSum linear_of(Arena *arena, const Expr *expr) {
+    LinearSum sum = linear_new(expr->type);
     linear_add(arena, &sum, expr, 1);
     return sum;
 }
 
 // ---- questions ----
-Linear linear_divided(const Linear *sum, int64_t divisor) {
-    Linear result = *sum;
+LinearSum linear_divided(const LinearSum *sum, int64_t divisor) {
+    LinearSum result = *sum;
     for (int i = 0; i < result.count; i++) result.terms[i].factor /= divisor;
     result.constant /= divisor;
     return result;
 }
 
-bool linear_is_constant(const Linear *sum, int64_t value) {
+bool linear_is_constant(const LinearSum *sum, int64_t value) {
     return !sum->full && sum->count == 0 && sum->constant == value;
 }
 
-int64_t linear_factor(const Linear *sum, const Expr *atom) {
+int64_t linear_factor(const LinearSum *sum, const Expr *atom) {
     for (int i = 0; i < sum->count; i++)
         if (atoms_equal(sum->terms[i].atom, atom)) return sum->terms[i].factor;
     return 0;
 }
 
-int64_t linear_gcd(const Linear *sum) {
+int64_t linear_gcd(const LinearSum *sum) {
     int64_t gcd = 0;
     for (int i = 0; i < sum->count; i++) gcd = gcd64(gcd, sum->terms[i].factor);
     return gcd;
@@ -202,7 +202,7 @@ static bool term_before(const Term *a, const Term *b) {
     return x > y;
 }
 
-static void sort_terms(Linear *sum) {   // insertion sort: stable, and the sums are short
+static void sort_terms(LinearSum *sum) {   // insertion sort: stable, and the sums are short
     for (int i = 1; i < sum->count; i++) {
         Term term = sum->terms[i];
         int at = i;
@@ -219,8 +219,8 @@ static Expr *append_term(Arena *arena, Type type, Expr *sum, const Term *term) {
     return minus ? e_sub(arena, sum, value) : e_add(arena, sum, value);
 }
 
-Expr *linear_expr(Arena *arena, const Linear *unsorted) {
-    Linear sum = *unsorted;
+Expr *linear_expr(Arena *arena, const LinearSum *unsorted) {
+    LinearSum sum = *unsorted;
     sort_terms(&sum);
     Expr *result = NULL;
     int first = 0;   // starts with a term that is added: n - i, not -i + n
@@ -246,7 +246,7 @@ Range type_range(Type type) {
 }
 
 // A u64 is only reasoned about while its bits are those of a non-negative i64.
-bool wide_fits(Type type, Wide range) {
+bool wide_fits(Type type, WideRange range) {
     Range limits = type_range(type);
     return range.low >= (type == TYPE_U64 ? 0 : limits.low) && range.high <= limits.high;
 }
@@ -256,8 +256,8 @@ static Int128 clamp(Int128 value) {   // far outside of 64 bits, and sums of LIN
     return value > limit ? limit : value < -limit ? -limit : value;
 }
 
-Wide linear_range(const Facts *facts, const Linear *sum) {
-    Wide range = {sum->constant, sum->constant};
+WideRange linear_range(const Facts *facts, const LinearSum *sum) {
+    WideRange range = {sum->constant, sum->constant};
     for (int i = 0; i < sum->count; i++) {
         Range atom = range_of(facts, sum->terms[i].atom);
         Int128 a = (Int128)sum->terms[i].factor * atom.low, b = (Int128)sum->terms[i].factor * atom.high;
@@ -267,6 +267,6 @@ Wide linear_range(const Facts *facts, const Linear *sum) {
     return range;
 }
 
-bool linear_exact(const Facts *facts, const Linear *sum) {
+bool linear_exact(const Facts *facts, const LinearSum *sum) {
     return !sum->full && wide_fits(sum->type, linear_range(facts, sum));
 }

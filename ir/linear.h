@@ -16,48 +16,48 @@ typedef struct Term {
 
 enum { LINEAR_MAX = 32 };
 
-typedef struct Linear {
+typedef struct LinearSum {
     Type type;
     int count;
     Term terms[LINEAR_MAX];   // in order of first appearance
     int64_t constant;
     bool full;   // had more terms than fit: good for nothing
-} Linear;
+} LinearSum;
 
 __extension__ typedef __int128 Int128;
 
-typedef struct Wide {
+typedef struct WideRange {
     Int128 low, high;
-} Wide;   // a range of true integers, before any wrapping
+} WideRange;   // a range of true integers, before any wrapping
 
-Linear linear_new(Type type);
-Linear linear_of(Arena *arena, const Expr *expr);
-void linear_add(Arena *arena, Linear *sum, const Expr *expr, int64_t factor);   // sum += factor * expr
-void linear_add_term(Linear *sum, Expr *atom, int64_t factor);
-void linear_add_linear(Linear *sum, const Linear *other, int64_t factor);
-void linear_add_constant(Linear *sum, int64_t constant);
-Linear linear_divided(const Linear *sum, int64_t divisor);   // all factors are multiples of it
-bool linear_is_constant(const Linear *sum, int64_t value);
-int64_t linear_factor(const Linear *sum, const Expr *atom);   // 0 when absent
-int64_t linear_gcd(const Linear *sum);                        // of the factors alone; 0: none
-Expr *linear_expr(Arena *arena, const Linear *sum);           // canonical order
+LinearSum linear_new(Type type);
+LinearSum linear_of(Arena *arena, const Expr *expr);
+void linear_add(Arena *arena, LinearSum *sum, const Expr *expr, int64_t factor);   // sum += factor * expr
+void linear_add_term(LinearSum *sum, Expr *atom, int64_t factor);
+void linear_add_linear(LinearSum *sum, const LinearSum *other, int64_t factor);
+void linear_add_constant(LinearSum *sum, int64_t constant);
+LinearSum linear_divided(const LinearSum *sum, int64_t divisor);   // all factors are multiples of it
+bool linear_is_constant(const LinearSum *sum, int64_t value);
+int64_t linear_factor(const LinearSum *sum, const Expr *atom);   // 0 when absent
+int64_t linear_gcd(const LinearSum *sum);                        // of the factors alone; 0: none
+Expr *linear_expr(Arena *arena, const LinearSum *sum);           // canonical order
 bool atoms_equal(const Expr *a, const Expr *b);
 
 // Factors of a product atom, its own only factor otherwise; their number (0: too many).
 enum { PRODUCT_MAX = 8 };
 int product_factors(const Expr *atom, Expr *factors[PRODUCT_MAX]);
 
-Wide linear_range(const Facts *facts, const Linear *sum);
-bool wide_fits(Type type, Wide range);
-bool linear_exact(const Facts *facts, const Linear *sum);   // its value as true integers never leaves the type
+WideRange linear_range(const Facts *facts, const LinearSum *sum);
+bool wide_fits(Type type, WideRange range);
+bool linear_exact(const Facts *facts, const LinearSum *sum);   // its value as true integers never leaves the type
 Range type_range(Type type);
 
 Int128 floor_div128(Int128 a, Int128 b);
-bool linear_prove_nonnegative(const Facts *facts, const Linear *sum);   // as a true integer
-int64_t multiple_product(int64_t a, int64_t b);                         // of two multiples, capped at 2^62
+bool linear_prove_nonnegative(const Facts *facts, const LinearSum *sum);   // as a true integer
+int64_t multiple_product(int64_t a, int64_t b);                            // of two multiples, capped at 2^62
 
 // ---- what facts.c keeps ----
 const Expr *facts_binding(const Facts *facts, const Var *var);   // a let's value; NULL
 Range facts_range(const Facts *facts, const Var *var);
 int64_t facts_multiple(const Facts *facts, const Var *var);
-bool facts_multiple_known(const Facts *facts, const Linear *sum, int64_t divisor);   // by an assumption
+bool facts_multiple_known(const Facts *facts, const LinearSum *sum, int64_t divisor);   // by an assumption

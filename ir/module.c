@@ -53,7 +53,7 @@ void set_cluster(Stmt *grid, int ctas) {
 }
 
 int64_t grid_blocks(const Stmt *grid) {
-    return grid ? attr_int(grid->attrs, ATTR_BLOCKS, 1) : 1;
+    return grid ? attr_int(grid->attrs, ATTR_CTAS, 1) : 1;
 }
 
 // ---- regions ----

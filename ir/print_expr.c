@@ -80,12 +80,12 @@ void put_real(StrBuf *out, Type type, double value) {
     sb_str(out, text);
 }
 
-static Place beside(Type type) {
-    return (Place){type == TYPE_NONE ? TYPE_FREE : TYPE_BESIDE, type};
+static LiteralPlace beside(Type type) {
+    return (LiteralPlace){type == TYPE_NONE ? TYPE_FREE : TYPE_BESIDE, type};
 }
 
-Place exactly(Type type) {
-    return (Place){TYPE_EXACT, type};
+LiteralPlace exactly(Type type) {
+    return (LiteralPlace){TYPE_EXACT, type};
 }
 
 static bool is_literal(const Expr *e) {
@@ -93,13 +93,13 @@ static bool is_literal(const Expr *e) {
 }
 
 // Whether a bare literal in that place takes the constant's type (the rules of DESIGN 3.2, "numbers").
-static bool bare(const Expr *e, Place place) {
+static bool bare(const Expr *e, LiteralPlace place) {
     if (place.rule == TYPE_EXACT) return e->type == place.type;
     if (e->kind == EXPR_INT) return e->type == (place.rule == TYPE_FREE ? TYPE_I64 : place.type);
     return e->type == (place.rule == TYPE_BESIDE && place.type == TYPE_F64 ? TYPE_F64 : TYPE_F32);
 }
 
-static void put_literal(Printer *p, const Expr *e, Place place) {
+static void put_literal(Printer *p, const Expr *e, LiteralPlace place) {
     StrBuf *out = p->out;
     if (e->kind == EXPR_INT && e->type == TYPE_BOOL) {
         sb_str(out, e->integer ? "true" : "false");
@@ -153,7 +153,7 @@ void put_buffer(Printer *p, const Buf *buf) {
     sb_printf(p->out, slots ? "regs(%s)" : "%s", buf_text(p, buf));
 }
 
-static void put_unary(Printer *p, const Expr *e, Place place) {
+static void put_unary(Printer *p, const Expr *e, LiteralPlace place) {
     static const char *const texts[] = {[UNARY_NEG] = "-", [UNARY_NOT] = "!", [UNARY_BITNOT] = "~"};
     const Expr *a = e->unary.a;
     sb_str(p->out, texts[e->unary.op]);
@@ -206,7 +206,7 @@ static void put_operand(Printer *p, const Expr *e) {
 }
 
 // `level`: the precedence that the surroundings need; a looser expression gets parentheses.
-void put_expr(Printer *p, const Expr *e, int level, Place place) {
+void put_expr(Printer *p, const Expr *e, int level, LiteralPlace place) {
     switch (e->kind) {
     case EXPR_INT:
     case EXPR_FLOAT: put_literal(p, e, place); break;
@@ -279,7 +279,7 @@ void put_string(StrBuf *out, const char *text) {
 
 // The type that decides literals among a call's operands: those of min, max, ... are beside each other, a stored value
 // takes its place's type.
-static Place operand_place(const OpInfo *info, int count, const Arg *args, int at) {
+static LiteralPlace operand_place(const OpInfo *info, int count, const Arg *args, int at) {
     bool stores = info->id == OP_FILL || info->id == OP_STORE || op_is(info->id, OP_CLASS_ATOMIC);
     if (stores && count > 0 && args[0].region) return exactly(args[0].region->buf->type);
     if (info->result != RESULT_PROMOTE) return anywhere;

@@ -19,12 +19,12 @@ typedef struct Printer {
 
 // What decides the type of a literal in some place.
 typedef enum { TYPE_FREE, TYPE_BESIDE, TYPE_EXACT } LiteralRule;
-typedef struct Place {
+typedef struct LiteralPlace {
     LiteralRule rule;   // nothing; the other operand's type; the type that is stored to
     Type type;
-} Place;
-static const Place anywhere = {TYPE_FREE, TYPE_NONE};
-Place exactly(Type type);
+} LiteralPlace;
+static const LiteralPlace anywhere = {TYPE_FREE, TYPE_NONE};
+LiteralPlace exactly(Type type);
 
 // How tightly binds what an expression stands in; 0: it stands alone.
 enum { LEVEL_SELECT = 1, LEVEL_OR, LEVEL_AND, LEVEL_UNARY = 12, LEVEL_PRIMARY };
@@ -39,7 +39,7 @@ const char *buf_text(const Printer *p, const Buf *buf);
 
 void put_real(StrBuf *out, Type type, double value);
 void put_string(StrBuf *out, const char *text);   // quoted
-void put_expr(Printer *p, const Expr *e, int level, Place place);
+void put_expr(Printer *p, const Expr *e, int level, LiteralPlace place);
 void put_indices(Printer *p, int count, Expr *const *indices);
 void put_buffer(Printer *p, const Buf *buf);
 void put_region(Printer *p, const Region *region);

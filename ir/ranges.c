@@ -20,9 +20,9 @@ int64_t multiple_product(int64_t a, int64_t b) {
     return power > LARGEST_POWER ? LARGEST_POWER : (int64_t)power;
 }
 
-static Wide product_range(Range a, Range b) {
+static WideRange product_range(Range a, Range b) {
     Int128 corners[] = {(Int128)a.low * b.low, (Int128)a.low * b.high, (Int128)a.high * b.low, (Int128)a.high * b.high};
-    Wide wide = {corners[0], corners[0]};
+    WideRange wide = {corners[0], corners[0]};
     for (int i = 1; i < 4; i++) {
         if (corners[i] < wide.low) wide.low = corners[i];
         if (corners[i] > wide.high) wide.high = corners[i];
@@ -42,11 +42,11 @@ static bool is_sum(const Expr *e) {
 static bool computed_exactly(const Facts *facts, const Expr *e) {
     bool unary = e->kind == EXPR_UNARY;
     Range a = range_of(facts, unary ? e->unary.a : e->binary.a), b = unary ? a : range_of(facts, e->binary.b);
-    Wide wide = {-(Int128)a.high, -(Int128)a.low};
+    WideRange wide = {-(Int128)a.high, -(Int128)a.low};
     if (unary) return wide_fits(e->type, wide);
     switch (e->binary.op) {
-    case BIN_ADD: wide = (Wide){(Int128)a.low + b.low, (Int128)a.high + b.high}; break;
-    case BIN_SUB: wide = (Wide){(Int128)a.low - b.high, (Int128)a.high - b.low}; break;
+    case BIN_ADD: wide = (WideRange){(Int128)a.low + b.low, (Int128)a.high + b.high}; break;
+    case BIN_SUB: wide = (WideRange){(Int128)a.low - b.high, (Int128)a.high - b.low}; break;
     case BIN_MUL: wide = product_range(a, b); break;
     default: return false;
     }
@@ -115,7 +115,7 @@ int64_t multiple_of(const Facts *facts, const Expr *e) {
 }
 
 // ---- ranges ----
-static Range clip(Type type, Wide wide) {
+static Range clip(Type type, WideRange wide) {
     if (!wide_fits(type, wide)) return type_range(type);
     return (Range){(int64_t)wide.low, (int64_t)wide.high};
 }
@@ -208,7 +208,7 @@ Range range_of(const Facts *facts, const Expr *e) {
     if (e->kind == EXPR_VAR) return facts_range(facts, e->var);
     if (!type_is_int(e->type)) return type_range(e->type);
     if (facts && is_sum(e)) {
-        Linear sum = linear_of(facts_arena(facts), e);
+        LinearSum sum = linear_of(facts_arena(facts), e);
         return sum.full ? type_range(e->type) : clip(e->type, linear_range(facts, &sum));
     }
     switch (e->kind) {

@@ -83,5 +83,5 @@ const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *
         first += count;
     }
     if (wanted <= 0) return NULL;
-    return arena_printf(arena, "they want %lld, the block has %lld", (long long)(most + wanted), (long long)most);
+    return arena_printf(arena, "they want %lld, the CTA has %lld", (long long)(most + wanted), (long long)most);
 }

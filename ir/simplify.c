@@ -24,23 +24,23 @@ typedef struct Simplifier {
     bool effects;   // a call with an effect is somewhere inside: those nodes stay as they are
 } Simplifier;
 
-static Expr *divide(const Simplifier *s, const Linear *sum, int64_t c);
-static Expr *remainder_of(const Simplifier *s, const Linear *sum, int64_t c);
+static Expr *divide(const Simplifier *s, const LinearSum *sum, int64_t c);
+static Expr *remainder_of(const Simplifier *s, const LinearSum *sum, int64_t c);
 
-static bool nonnegative(const Simplifier *s, const Linear *sum) {
-    Wide range = linear_range(s->facts, sum);
+static bool nonnegative(const Simplifier *s, const LinearSum *sum) {
+    WideRange range = linear_range(s->facts, sum);
     return !sum->full && range.low >= 0 && wide_fits(sum->type, range);
 }
 
-static bool within(const Simplifier *s, const Linear *sum, int64_t end) {   // 0 <= sum < end
-    Wide range = linear_range(s->facts, sum);
+static bool within(const Simplifier *s, const LinearSum *sum, int64_t end) {   // 0 <= sum < end
+    WideRange range = linear_range(s->facts, sum);
     return !sum->full && range.low >= 0 && range.high < end;
 }
 
 // ---- taking sums apart ----
 
 // The terms whose factors are multiples of c, and the rest; the constant is split so that the rest's is in [0, c).
-static void split(const Linear *sum, int64_t c, Linear *even, Linear *rest) {
+static void split(const LinearSum *sum, int64_t c, LinearSum *even, LinearSum *rest) {
     *even = *rest = linear_new(sum->type);
     for (int i = 0; i < sum->count; i++) {
         const Term *term = &sum->terms[i];
@@ -56,8 +56,8 @@ static bool term_divides(const Simplifier *s, const Term *term, int64_t c) {
 }
 
 // The terms that c does not divide, known multiples of atoms counted.
-static Linear uneven_terms(const Simplifier *s, const Linear *sum, int64_t c) {
-    Linear rest = linear_new(sum->type);
+static LinearSum uneven_terms(const Simplifier *s, const LinearSum *sum, int64_t c) {
+    LinearSum rest = linear_new(sum->type);
     rest.constant = sum->constant;
     for (int i = 0; i < sum->count; i++)
         if (!term_divides(s, &sum->terms[i], c)) linear_add_term(&rest, sum->terms[i].atom, sum->terms[i].factor);
@@ -65,7 +65,7 @@ static Linear uneven_terms(const Simplifier *s, const Linear *sum, int64_t c) {
 }
 
 // Looks for g | c with sum = g * a + b and 0 <= b < g, b not 0 or g > 1: then / and % by c are those of a by c / g.
-static int64_t find_grain(const Simplifier *s, const Linear *sum, int64_t c, Linear *a, Linear *b) {
+static int64_t find_grain(const Simplifier *s, const LinearSum *sum, int64_t c, LinearSum *a, LinearSum *b) {
     int64_t best = 1;
     for (int i = 0; i < sum->count; i++) {
         int64_t g = gcd64(sum->terms[i].factor, c);
@@ -80,25 +80,25 @@ static int64_t find_grain(const Simplifier *s, const Linear *sum, int64_t c, Lin
 }
 
 // sum / c for 0 <= sum, exact.
-static Expr *divide_nonnegative(const Simplifier *s, const Linear *sum, int64_t c) {
-    Wide range = linear_range(s->facts, sum);
+static Expr *divide_nonnegative(const Simplifier *s, const LinearSum *sum, int64_t c) {
+    WideRange range = linear_range(s->facts, sum);
     if (range.low / c == range.high / c) return e_int_of(s->arena, sum->type, (int64_t)(range.low / c));
-    Linear even, rest;
+    LinearSum even, rest;
     split(sum, c, &even, &rest);
     even = linear_divided(&even, c);
     if ((even.count || even.constant) && nonnegative(s, &rest) && linear_exact(s->facts, &even)) {
-        Linear result = even;
+        LinearSum result = even;
         linear_add(s->arena, &result, divide(s, &rest, c), 1);
         return linear_expr(s->arena, &result);
     }
     rest = uneven_terms(s, sum, c);
     bool some = rest.count || rest.constant;
     if (some && rest.count + 1 == sum->count && within(s, &rest, c)) {   // y + j, y a multiple of c, 0 <= j < c
-        Linear whole = *sum;
+        LinearSum whole = *sum;
         linear_add_linear(&whole, &rest, -1);
         return divide(s, &whole, c);
     }
-    Linear a, b;
+    LinearSum a, b;
     int64_t g = find_grain(s, sum, c, &a, &b);
     if (g > 1 && nonnegative(s, &a)) return divide(s, &a, c / g);
     return e_div(s->arena, linear_expr(s->arena, sum), e_int_of(s->arena, sum->type, c));
@@ -110,19 +110,19 @@ static Expr *divide_atom(const Simplifier *s, Expr *atom, int64_t c) {
     if (atom->kind != EXPR_BINARY || !expr_const(atom->binary.b, &d) || d <= 0) return NULL;
     if (atom->binary.op == BIN_DIV && !__builtin_mul_overflow(d, c, &product) &&
         product <= type_range(atom->type).high) {
-        Linear x = linear_of(s->arena, atom->binary.a);
+        LinearSum x = linear_of(s->arena, atom->binary.a);
         return divide(s, &x, product);
     }
     if (atom->binary.op == BIN_MOD && d % c == 0) {
-        Linear x = linear_of(s->arena, atom->binary.a);
-        Linear quotient = linear_of(s->arena, divide(s, &x, c));
+        LinearSum x = linear_of(s->arena, atom->binary.a);
+        LinearSum quotient = linear_of(s->arena, divide(s, &x, c));
         return remainder_of(s, &quotient, d / c);
     }
     return NULL;
 }
 
 // sum / c, c > 0.
-static Expr *divide(const Simplifier *s, const Linear *sum, int64_t c) {
+static Expr *divide(const Simplifier *s, const LinearSum *sum, int64_t c) {
     if (c == 1) return linear_expr(s->arena, sum);
     if (sum->count == 1 && sum->terms[0].factor == 1 && sum->constant == 0 && sum->type != TYPE_U64) {
         Expr *simpler = divide_atom(s, sum->terms[0].atom, c);
@@ -132,21 +132,21 @@ static Expr *divide(const Simplifier *s, const Linear *sum, int64_t c) {
     if (!linear_exact(s->facts, sum)) return plain;
     int64_t g = gcd64(gcd64(linear_gcd(sum), sum->constant), c);
     if (g > 1) {
-        Linear smaller = linear_divided(sum, g);
+        LinearSum smaller = linear_divided(sum, g);
         return linear_exact(s->facts, &smaller) ? divide(s, &smaller, c / g) : plain;
     }
     return nonnegative(s, sum) ? divide_nonnegative(s, sum, c) : plain;
 }
 
 // Replaces y % m by y where c divides its factor times m.
-static Linear drop_inner_remainders(const Simplifier *s, const Linear *sum, int64_t c) {
-    Linear result = *sum;
+static LinearSum drop_inner_remainders(const Simplifier *s, const LinearSum *sum, int64_t c) {
+    LinearSum result = *sum;
     for (int i = 0; i < sum->count; i++) {
         const Term *term = &sum->terms[i];
         int64_t m;
         if (!is_binary(term->atom, BIN_MOD) || !expr_const(term->atom->binary.b, &m) || m <= 0) continue;
         if ((Int128)term->factor * m % c != 0 || range_of(s->facts, term->atom->binary.a).low < 0) continue;
-        Linear trial = result;
+        LinearSum trial = result;
         linear_add_term(&trial, term->atom, -term->factor);
         linear_add(s->arena, &trial, term->atom->binary.a, term->factor);
         if (nonnegative(s, &trial)) result = trial;
@@ -155,8 +155,8 @@ static Linear drop_inner_remainders(const Simplifier *s, const Linear *sum, int6
 }
 
 // sum % c for 0 <= sum, exact.
-static Expr *remainder_nonnegative(const Simplifier *s, const Linear *sum, int64_t c) {
-    Linear even, rest, a, b;
+static Expr *remainder_nonnegative(const Simplifier *s, const LinearSum *sum, int64_t c) {
+    LinearSum even, rest, a, b;
     split(sum, c, &even, &rest);
     for (int i = 0; i < rest.count; i++)   // 65 x % 64 = x % 64
         if (rest.terms[i].factor > c) rest.terms[i].factor %= c;
@@ -165,7 +165,7 @@ static Expr *remainder_nonnegative(const Simplifier *s, const Linear *sum, int64
     even = uneven_terms(s, &rest, c);   // with what the inner remainders brought
     split(&even, c, &a, &b);
     if (nonnegative(s, &b)) rest = b;
-    Wide range = linear_range(s->facts, &rest);
+    WideRange range = linear_range(s->facts, &rest);
     if (range.low / c == range.high / c) {
         linear_add_constant(&rest, (int64_t)(0 - (uint64_t)(range.low / c * c)));
         return linear_expr(s->arena, &rest);
@@ -179,7 +179,7 @@ static Expr *remainder_nonnegative(const Simplifier *s, const Linear *sum, int64
 }
 
 // sum % c, c > 0.
-static Expr *remainder_of(const Simplifier *s, const Linear *sum, int64_t c) {
+static Expr *remainder_of(const Simplifier *s, const LinearSum *sum, int64_t c) {
     Expr *zero = e_int_of(s->arena, sum->type, 0);
     if (c == 1) return zero;
     Expr *plain = linear_expr(s->arena, sum);
@@ -191,7 +191,7 @@ static Expr *remainder_of(const Simplifier *s, const Linear *sum, int64_t c) {
     int64_t m;
     bool nested = is_binary(plain, BIN_MOD) && expr_const(plain->binary.b, &m) && m > 0 && m % c == 0;
     if (nested && sum->type != TYPE_U64) {
-        Linear x = linear_of(s->arena, plain->binary.a);
+        LinearSum x = linear_of(s->arena, plain->binary.a);
         return remainder_of(s, &x, c);
     }
     if (exact && nonnegative(s, sum)) return remainder_nonnegative(s, sum, c);
@@ -211,8 +211,8 @@ static Expr *without_factor(const Simplifier *s, const Expr *atom, const Expr *b
     return rest ? rest : e_int_of(s->arena, atom->type, 1);
 }
 
-static bool proved_below(const Simplifier *s, const Linear *sum, const Expr *end) {   // 0 <= sum < end
-    Linear room = linear_of(s->arena, end);
+static bool proved_below(const Simplifier *s, const LinearSum *sum, const Expr *end) {   // 0 <= sum < end
+    LinearSum room = linear_of(s->arena, end);
     if (!nonnegative(s, sum) || !linear_exact(s->facts, &room)) return false;
     room.type = TYPE_I64;
     linear_add_linear(&room, sum, -1);
@@ -223,7 +223,7 @@ static bool proved_below(const Simplifier *s, const Linear *sum, const Expr *end
 // a = q * b + r with 0 <= r < b: one of them is the answer. NULL: not found.
 static Expr *divide_by_unknown(const Simplifier *s, Expr *a, Expr *b, bool remainder) {
     if (range_of(s->facts, b).low < 1) return NULL;
-    Linear sum = linear_of(s->arena, a), quotient = linear_new(a->type), rest = linear_new(a->type);
+    LinearSum sum = linear_of(s->arena, a), quotient = linear_new(a->type), rest = linear_new(a->type);
     if (!nonnegative(s, &sum)) return NULL;
     for (int i = 0; i < sum.count; i++) {
         const Term *term = &sum.terms[i];
@@ -248,7 +248,7 @@ static Expr *simplify_division(const Simplifier *s, Expr *e) {
         return simpler ? simpler : e;
     }
     if (c <= 0) return e;
-    Linear sum = linear_of(s->arena, a);
+    LinearSum sum = linear_of(s->arena, a);
     if (sum.full) return e;
     return remainder ? remainder_of(s, &sum, c) : divide(s, &sum, c);
 }
@@ -258,18 +258,18 @@ static Expr *simplify_division(const Simplifier *s, Expr *e) {
 // Puts quotients and remainders together again, by identities that hold for every x:
 //     x / c * c + x % c = x          x / a % b * a + x % a = x % (a * b)
 // A step is kept when terms disappear.
-static bool join_division(const Simplifier *s, Linear *sum, int at) {
+static bool join_division(const Simplifier *s, LinearSum *sum, int at) {
     Term term = sum->terms[at];
     int64_t c, factor = term.factor;
     if (term.atom->kind != EXPR_BINARY || !expr_const(term.atom->binary.b, &c) || c <= 1) return false;
-    Linear trial = *sum;
+    LinearSum trial = *sum;
     linear_add_term(&trial, term.atom, -factor);
     if (term.atom->binary.op == BIN_DIV && factor % c == 0) {
-        Linear x = linear_of(s->arena, term.atom->binary.a);
+        LinearSum x = linear_of(s->arena, term.atom->binary.a);
         linear_add_linear(&trial, &x, factor / c);
         linear_add(s->arena, &trial, remainder_of(s, &x, c), -(factor / c));
     } else if (term.atom->binary.op == BIN_MOD) {   // as x - x / c * c: in x - x % c
-        Linear x = linear_of(s->arena, term.atom->binary.a), whole = trial;
+        LinearSum x = linear_of(s->arena, term.atom->binary.a), whole = trial;
         int64_t product;
         linear_add_linear(&whole, &x, factor);
         if (!__builtin_mul_overflow(factor, c, &product)) linear_add(s->arena, &whole, divide(s, &x, c), -product);
@@ -293,7 +293,7 @@ static bool join_division(const Simplifier *s, Linear *sum, int at) {
 }
 
 static Expr *simplify_sum(const Simplifier *s, Expr *e) {
-    Linear sum = linear_of(s->arena, e);
+    LinearSum sum = linear_of(s->arena, e);
     if (sum.full) return e;
     if (sum.type != TYPE_U64)
         for (int i = 0; i < sum.count; i++)
@@ -306,7 +306,7 @@ static Expr *simplify_sum(const Simplifier *s, Expr *e) {
 // For a, c >= 0 and b, d in [0, g), g a power of two: (g a + b) ^ (g c + d) = g (a ^ c) + (b ^ d). Done when one side
 // of each part is 0, so that no XOR is added.
 static Expr *xor_by_pieces(const Simplifier *s, Expr *x, Expr *y) {
-    Linear u = linear_of(s->arena, x), v = linear_of(s->arena, y), a, b, c, d;
+    LinearSum u = linear_of(s->arena, x), v = linear_of(s->arena, y), a, b, c, d;
     if (!nonnegative(s, &u) || !nonnegative(s, &v)) return NULL;
     for (int64_t g = (int64_t)1 << 20; g > 1; g /= 2) {
         split(&u, g, &a, &b);
@@ -325,7 +325,7 @@ static Expr *make_xor(const Simplifier *s, Expr *a, Expr *b);
 
 // (k + y) ^ z for a constant k above all bits of y: (y ^ z) ^ k, so that what varies is shared between constants.
 static Expr *xor_constant_out(const Simplifier *s, Expr *x, Expr *z) {
-    Linear u = linear_of(s->arena, x), rest = u;
+    LinearSum u = linear_of(s->arena, x), rest = u;
     rest.constant = 0;
     if (u.count == 0 || u.constant <= 0 || z->kind == EXPR_INT || !within(s, &rest, u.constant & -u.constant))
         return NULL;
@@ -364,7 +364,7 @@ static Expr *simplify_and_or(const Simplifier *s, Expr *e) {
 
 static Expr *simplify_shift_right(const Simplifier *s, Expr *e) {
     int64_t count;
-    Linear sum = linear_of(s->arena, e->binary.a);
+    LinearSum sum = linear_of(s->arena, e->binary.a);
     if (!expr_const(e->binary.b, &count) || count < 0 || count > 61 || count >= type_bits(e->type) - 1) return e;
     return nonnegative(s, &sum) ? divide(s, &sum, (int64_t)1 << count) : e;   // x >> n is x / 2^n
 }
@@ -373,8 +373,8 @@ static Expr *simplify_shift_right(const Simplifier *s, Expr *e) {
 
 // a < b and the like as terms >= bound, common terms cancelled and divided by their common factor; then written with
 // every term on the side where it is added, in the direction the source had.
-static Expr *write_comparison(const Simplifier *s, const Expr *e, const Linear *terms, int64_t bound) {
-    Linear more = linear_new(e->binary.a->type), less = more;
+static Expr *write_comparison(const Simplifier *s, const Expr *e, const LinearSum *terms, int64_t bound) {
+    LinearSum more = linear_new(e->binary.a->type), less = more;
     for (int i = 0; i < terms->count; i++) {
         const Term *term = &terms->terms[i];
         if (term->factor > 0) linear_add_term(&more, term->atom, term->factor);
@@ -402,16 +402,16 @@ static Expr *write_comparison(const Simplifier *s, const Expr *e, const Linear *
 
 static Expr *simplify_order(const Simplifier *s, Expr *e) {
     BinaryOp op = e->binary.op;
-    Linear a = linear_of(s->arena, e->binary.a), b = linear_of(s->arena, e->binary.b);
+    LinearSum a = linear_of(s->arena, e->binary.a), b = linear_of(s->arena, e->binary.b);
     if (!linear_exact(s->facts, &a) || !linear_exact(s->facts, &b)) return e;
     bool less = op == BIN_LT || op == BIN_LE;
-    Linear difference = less ? b : a;   // >= (strict ? 1 : 0)
+    LinearSum difference = less ? b : a;   // >= (strict ? 1 : 0)
     linear_add_linear(&difference, less ? &a : &b, -1);
     int64_t g = linear_gcd(&difference), least;
     if (difference.full || g == 0) return e;
     if (__builtin_sub_overflow((int64_t)(op == BIN_LT || op == BIN_GT), difference.constant, &least)) return e;
     difference.constant = 0;
-    Linear terms = linear_divided(&difference, g);
+    LinearSum terms = linear_divided(&difference, g);
     int64_t bound = (int64_t)-floor_div128(-(Int128)least, g);   // ceil(least / g)
     Expr *written = write_comparison(s, e, &terms, bound);
     return written ? written : e;
@@ -419,10 +419,10 @@ static Expr *simplify_order(const Simplifier *s, Expr *e) {
 
 // a == b is a - b == 0, also where they wrap: terms that are added go to the left, the others to the right.
 static Expr *simplify_equality(const Simplifier *s, Expr *e) {
-    Linear difference = linear_of(s->arena, e->binary.a);
+    LinearSum difference = linear_of(s->arena, e->binary.a);
     linear_add(s->arena, &difference, e->binary.b, -1);
     if (difference.full) return e;
-    Linear left = linear_new(difference.type), right = left;
+    LinearSum left = linear_new(difference.type), right = left;
     for (int i = 0; i < difference.count; i++) {
         const Term *term = &difference.terms[i];
         if (term->factor > 0) linear_add_term(&left, term->atom, term->factor);
@@ -490,7 +490,7 @@ static Expr *simplify_ceildiv(const Simplifier *s, Expr *e) {
     int64_t c;
     if (a->type != e->type || !expr_const(b, &c) || c <= 0) return e;
     Range range = range_of(s->facts, a);
-    Linear sum = linear_of(s->arena, a);
+    LinearSum sum = linear_of(s->arena, a);
     if (range.low < 0 || !linear_exact(s->facts, &sum)) return e;
     if (multiple_of(s->facts, a) % c == 0 || facts_multiple_known(s->facts, &sum, c)) return divide(s, &sum, c);
     if (range.low == range.high) return e_int_of(s->arena, e->type, range.low / c + (range.low % c != 0));

@@ -279,7 +279,7 @@ static int iterator_number(const Witness *w, const Expr *atom) {
 }
 
 // All atoms are iterators that are known, or the same in all iterations.
-static bool add_iterators(Witness *w, const Linear *sum) {
+static bool add_iterators(Witness *w, const LinearSum *sum) {
     for (int i = 0; i < sum->count; i++) {
         const Expr *atom = sum->terms[i].atom;
         Depends depends = expr_depends(w->v, atom);
@@ -300,8 +300,8 @@ static int64_t digit(int64_t iteration, int iterator) {
     return iteration % WITNESS_VALUES;
 }
 
-static bool same_index(const Witness *w, const Linear *stored, int64_t p, const Linear *read, int64_t q) {
-    Linear distance = *stored;
+static bool same_index(const Witness *w, const LinearSum *stored, int64_t p, const LinearSum *read, int64_t q) {
+    LinearSum distance = *stored;
     linear_add_linear(&distance, read, -1);
     if (distance.full) return false;
     Int128 at = distance.constant;
@@ -323,8 +323,8 @@ static bool is_one_iteration(const Witness *w, int64_t p, int64_t q) {
 
 static bool reads_of_another(Witness *w, const Expr *load) {
     const Stmt *store = w->store;
-    Linear *stored = NEW_ARRAY(w->v->arena, Linear, store->store.count),
-           *read = NEW_ARRAY(w->v->arena, Linear, store->store.count);
+    LinearSum *stored = NEW_ARRAY(w->v->arena, LinearSum, store->store.count),
+              *read = NEW_ARRAY(w->v->arena, LinearSum, store->store.count);
     w->count = 0;
     for (int d = 0; d < store->store.count; d++) {
         stored[d] = linear_of(w->v->arena, store->store.indices[d]);

@@ -83,7 +83,7 @@ static bool index_outside(const Verifier *v, const Context *c, const Expr *index
     if (c->dead) return false;
     if (expr_const(index, at)) return *at < 0 || *at >= extent;
     if (c->conditional || c->kind != FUNC_KERNEL) return false;
-    Linear sum = linear_of(v->arena, index);
+    LinearSum sum = linear_of(v->arena, index);
     Int128 low = sum.constant, high = sum.constant;
     for (int i = 0; i < sum.count; i++) {
         const Expr *atom = sum.terms[i].atom;

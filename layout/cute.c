@@ -36,12 +36,12 @@
 
 // ---- lists of leaf modes ----
 
-typedef struct Mode {
+typedef struct FlatMode {
     int64_t shape, stride;
-} Mode;
+} FlatMode;
 
 typedef struct Modes {
-    Mode *items;
+    FlatMode *items;
     int count;
 } Modes;
 
@@ -53,16 +53,16 @@ static int count_leaves(Cute a) {
 }
 
 static void collect(Modes *into, Cute a) {
-    if (a.rank == CUTE_LEAF) into->items[into->count++] = (Mode){a.shape, a.stride};
+    if (a.rank == CUTE_LEAF) into->items[into->count++] = (FlatMode){a.shape, a.stride};
     for (int i = 0; i < a.rank; i++) collect(into, a.modes[i]);
 }
 
 // The leaves, leftmost first; never empty: () is 1:0.
 static Modes leaves(LayoutContext *cx, Cute a) {
     int count = count_leaves(a);
-    Modes all = {NEW_ARRAY(cx->arena, Mode, count ? count : 1), 0};
+    Modes all = {NEW_ARRAY(cx->arena, FlatMode, count ? count : 1), 0};
     collect(&all, a);
-    if (!all.count) all.items[all.count++] = (Mode){1, 0};
+    if (!all.count) all.items[all.count++] = (FlatMode){1, 0};
     return all;
 }
 
@@ -318,7 +318,7 @@ Cute cute_flatten(LayoutContext *cx, Cute a) {
 }
 
 // The carry of `low` lands on the next step of `high`: together they are one counter.
-static bool carries_into(Mode low, Mode high) {
+static bool carries_into(FlatMode low, FlatMode high) {
     int64_t reach;
     return !__builtin_mul_overflow(low.shape, low.stride, &reach) && reach == high.stride;
 }
@@ -326,14 +326,14 @@ static bool carries_into(Mode low, Mode high) {
 // Right to left as C++ does: extent-1 modes vanish, except that an all-1 list leaves its rightmost one. In place.
 static Modes merge_modes(Modes list) {
     int front = list.count;   // list.items[front..] is the result but for `open`
-    Mode open = list.items[list.count - 1];
+    FlatMode open = list.items[list.count - 1];
     for (int i = list.count - 2; i >= 0; i--) {
-        Mode mode = list.items[i];
+        FlatMode mode = list.items[i];
         if (mode.shape == 1) continue;
         if (open.shape == 1) {
             open = mode;
         } else if (carries_into(mode, open)) {
-            open = (Mode){mode.shape * open.shape, mode.stride};
+            open = (FlatMode){mode.shape * open.shape, mode.stride};
         } else {
             list.items[--front] = open;
             open = mode;
@@ -391,7 +391,7 @@ Cute cute_filter_by(LayoutContext *cx, Cute a, Tuple profile) {
 // the last mode gives the values beyond the domain.
 static Modes coalesced_for_composition(LayoutContext *cx, Cute a) {
     Modes list = leaves(cx, a);
-    Mode *last = &list.items[list.count - 1];
+    FlatMode *last = &list.items[list.count - 1];
     if (last->shape == 1) last->shape = 2;
     return merge_modes(list);
 }
@@ -408,9 +408,9 @@ typedef struct Composition {
 // A o (shape:stride) for one counter of B. Returns what it takes of A's counters as a leaf or a flat tuple.
 static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64_t stride) {
     if (stride == 0) return cute_leaf(shape, 0);
-    Modes a = c->a, result = {NEW_ARRAY(cx->arena, Mode, a.count), 0};
+    Modes a = c->a, result = {NEW_ARRAY(cx->arena, FlatMode, a.count), 0};
     for (int i = 0; i < a.count - 1 && !cx->failed; i++) {
-        Mode mode = a.items[i];
+        FlatMode mode = a.items[i];
         if (stride % mode.shape != 0 && stride > mode.shape) {
             layout_refuse(cx, "composition: step %lld neither divides nor is divided by extent %lld", (long long)stride,
                           (long long)mode.shape);
@@ -422,7 +422,7 @@ static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64
             if (shape % taken != 0)
                 layout_refuse(cx, "composition: %lld points do not divide into runs of %lld", (long long)shape,
                               (long long)taken);
-            result.items[result.count++] = (Mode){taken, layout_mul(cx, stride, mode.stride)};
+            result.items[result.count++] = (FlatMode){taken, layout_mul(cx, stride, mode.stride)};
             c->digits[i] = layout_sum(cx, c->digits[i], layout_mul(cx, taken - 1, stride));
             if (c->digits[i] >= mode.shape) c->suspicious = true;   // two modes of B carry together
             shape /= taken;
@@ -430,7 +430,7 @@ static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64
         stride = layout_ceil_div(stride, mode.shape);
     }
     if (shape > 1 || result.count == 0)
-        result.items[result.count++] = (Mode){shape, layout_mul(cx, stride, a.items[a.count - 1].stride)};
+        result.items[result.count++] = (FlatMode){shape, layout_mul(cx, stride, a.items[a.count - 1].stride)};
     return from_modes(cx, result);
 }
 
@@ -472,7 +472,7 @@ Cute cute_composition(LayoutContext *cx, Cute a, Cute b) {
 static void sort_modes(Modes list) {
     for (int i = 1; i < list.count; i++)
         for (int j = i; j > 0 && list.items[j - 1].stride > list.items[j].stride; j--) {
-            Mode swap = list.items[j];
+            FlatMode swap = list.items[j];
             list.items[j] = list.items[j - 1];
             list.items[j - 1] = swap;
         }
@@ -497,17 +497,17 @@ Cute cute_complement(LayoutContext *cx, Cute a, Tuple cotarget) {
     Modes list = leaves(cx, cute_filter(cx, a));
     if (list.items[0].stride == 0) list.count = 0;   // only 1:0: nothing is taken
     sort_modes(list);
-    Modes gaps = {NEW_ARRAY(cx->arena, Mode, list.count + 1), 0};
+    Modes gaps = {NEW_ARRAY(cx->arena, FlatMode, list.count + 1), 0};
     int64_t reach = 1;   // offsets below it are covered by the modes so far and their gaps
     for (int i = 0; i < list.count && !cx->failed; i++) {
-        Mode mode = list.items[i];
+        FlatMode mode = list.items[i];
         if (mode.stride < reach) layout_refuse(cx, "complement: the layout is not injective");
-        gaps.items[gaps.count++] = (Mode){mode.stride / reach, reach};
+        gaps.items[gaps.count++] = (FlatMode){mode.stride / reach, reach};
         reach = layout_mul(cx, mode.stride, mode.shape);
     }
     if (cx->failed) return a;
     int64_t divisor = reach;
-    gaps.items[gaps.count++] = (Mode){repetitions(cx, cotarget, &divisor), reach};
+    gaps.items[gaps.count++] = (FlatMode){repetitions(cx, cotarget, &divisor), reach};
     Cute result = from_modes(cx, coalesced(gaps));
     if (!cx->failed) cute_cosize(cx, result);
     return result;
@@ -544,11 +544,11 @@ static Counter *by_stride(LayoutContext *cx, Cute a, int *count) {
 Cute cute_right_inverse(LayoutContext *cx, Cute a) {
     int count;
     const Counter *all = by_stride(cx, a, &count);
-    Modes result = {NEW_ARRAY(cx->arena, Mode, count), 0};
+    Modes result = {NEW_ARRAY(cx->arena, FlatMode, count), 0};
     int64_t next = 1;   // follow the counters that continue each other from stride 1
     for (int i = 0; i < count; i++) {
         if (all[i].stride != next || all[i].shape == 1) continue;
-        result.items[result.count++] = (Mode){all[i].shape, all[i].position};
+        result.items[result.count++] = (FlatMode){all[i].shape, all[i].position};
         next = layout_mul(cx, next, all[i].shape);
     }
     return result.count ? from_modes(cx, coalesced(result)) : cute_leaf(1, 0);
@@ -566,7 +566,7 @@ static bool is_left_inverse(LayoutContext *cx, Cute inverse, Cute a) {
 Cute cute_left_inverse(LayoutContext *cx, Cute a) {
     int count;
     const Counter *all = by_stride(cx, a, &count);
-    Modes result = {NEW_ARRAY(cx->arena, Mode, count + 1), 0};
+    Modes result = {NEW_ARRAY(cx->arena, FlatMode, count + 1), 0};
     int64_t stride = 1, preimage = 0, reach = 1;
     bool overlaps = false;
     for (int i = 0; i < count; i++) {
@@ -577,12 +577,12 @@ Cute cute_left_inverse(LayoutContext *cx, Cute a) {
                           (long long)all[i].stride);
             return a;
         }
-        result.items[result.count++] = (Mode){all[i].stride / stride, preimage};
+        result.items[result.count++] = (FlatMode){all[i].stride / stride, preimage};
         stride = all[i].stride;
         reach = layout_mul(cx, stride, all[i].shape);
         preimage = all[i].position;
     }
-    result.items[result.count++] = (Mode){all[count - 1].shape, preimage};
+    result.items[result.count++] = (FlatMode){all[count - 1].shape, preimage};
     Cute inverse = from_modes(cx, coalesced(result));
     if (overlaps && !is_left_inverse(cx, inverse, a))
         layout_refuse(cx, "left_inverse: the layout overlaps itself, and no strides lead back");

@@ -376,7 +376,7 @@ SwizzleChoice optimal_swizzle_choice(LayoutContext *cx, Linear source, Linear de
             SwizzleConflicts c = conflicts_in(cx, shared, &attempt.writers, &attempt.readers);
             int64_t sum = c.read + c.write, least = best.conflicts.read + best.conflicts.write;
             bool better = !found || sum < least || (sum == least && repetitions(shared) > repetitions(best.shared));
-            if (better) best = (SwizzleChoice){shared, (SharedAccess)store, (SharedAccess)load, c};
+            if (better) best = (SwizzleChoice){shared, (SharedInstruction)store, (SharedInstruction)load, c};
             found = true;
         }
     if (found) return best;

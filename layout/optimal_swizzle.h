@@ -18,10 +18,10 @@ SwizzleConflicts optimal_swizzle_conflicts(LayoutContext *cx, Linear source, Lin
 // The search over instructions: 16-byte loads and stores, and ldmatrix or stmatrix where they are allowed, plain and
 // (16-bit elements) transposed. The pair with the fewest conflicts wins, then the one that needs the least memory
 // (most reps); where no pair moves 16 bytes in common, narrower loads and stores.
-typedef enum { ACCESS_PLAIN, ACCESS_MATRIX, ACCESS_MATRIX_TRANSPOSED } SharedAccess;
+typedef enum { ACCESS_PLAIN, ACCESS_MATRIX, ACCESS_MATRIX_TRANSPOSED } SharedInstruction;
 typedef struct SwizzleChoice {
     Linear shared;
-    SharedAccess store, load;
+    SharedInstruction store, load;
     SwizzleConflicts conflicts;
 } SwizzleChoice;
 SwizzleChoice optimal_swizzle_choice(LayoutContext *cx, Linear source, Linear destination, int element_bits,

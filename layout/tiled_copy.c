@@ -49,18 +49,18 @@ TiledMma tiled_mma(LayoutContext *cx, MmaAtom atom, Cute atoms, Tiler permutatio
 }
 
 // The two modes of M, N, K that an operand has.
-static void modes_of(Operand operand, int modes[2]) {
+static void modes_of(TiledOperand operand, int modes[2]) {
     modes[0] = operand == OPERAND_B ? 1 : 0;
     modes[1] = operand == OPERAND_C ? 1 : 2;
 }
 
-Tuple tiled_mma_tile(LayoutContext *cx, TiledMma mma, Operand operand) {
+Tuple tiled_mma_tile(LayoutContext *cx, TiledMma mma, TiledOperand operand) {
     int mode[2];
     modes_of(operand, mode);
     return tuple_list(cx, (Tuple[]){tuple_int(mma.tile[mode[0]]), tuple_int(mma.tile[mode[1]])}, 2);
 }
 
-Cute tiled_mma_partition(LayoutContext *cx, TiledMma mma, Operand operand, Cute tensor) {
+Cute tiled_mma_partition(LayoutContext *cx, TiledMma mma, TiledOperand operand, Cute tensor) {
     int mode[2];
     modes_of(operand, mode);
     if (cx->failed) return tensor;
@@ -80,7 +80,7 @@ Cute tiled_mma_partition(LayoutContext *cx, TiledMma mma, Operand operand, Cute 
 }
 
 // thread -> (ThrV, ThrM, ThrN, ThrK), then only the modes the operand has: the other one is a broadcast (stride 0).
-Cute tiled_mma_tv(LayoutContext *cx, TiledMma mma, Operand operand) {
+Cute tiled_mma_tv(LayoutContext *cx, TiledMma mma, TiledOperand operand) {
     int mode[2];
     modes_of(operand, mode);
     Cute whole = cute_column_major(cx, tiled_mma_tile(cx, mma, operand));
@@ -139,7 +139,7 @@ TiledCopySteps tiled_copy_steps(LayoutContext *cx, Cute operand_tv, Tuple tile, 
     return s;
 }
 
-TiledCopy tiled_copy_of_mma(LayoutContext *cx, TiledMma mma, Operand operand, int64_t values) {
+TiledCopy tiled_copy_of_mma(LayoutContext *cx, TiledMma mma, TiledOperand operand, int64_t values) {
     TiledCopySteps s = tiled_copy_steps(cx, tiled_mma_tv(cx, mma, operand), tiled_mma_tile(cx, mma, operand), values);
     return (TiledCopy){s.tv, pair_of(cx, tiler_layout(s.tiler[0]), tiler_layout(s.tiler[1]))};
 }

@@ -25,11 +25,11 @@ typedef struct TiledMma {
 // `atoms` lays atoms out over M, N, K: (2,2,1):(1,2,0). An empty permutation tuple is (_,_,_).
 TiledMma tiled_mma(LayoutContext *cx, MmaAtom atom, Cute atoms, Tiler permutation);
 
-typedef enum { OPERAND_A, OPERAND_B, OPERAND_C } Operand;
-Cute tiled_mma_tv(LayoutContext *cx, TiledMma mma, Operand operand);      // (thread, value) -> offset in its tile
-Tuple tiled_mma_tile(LayoutContext *cx, TiledMma mma, Operand operand);   // (M,K), (N,K) or (M,N)
+typedef enum { OPERAND_A, OPERAND_B, OPERAND_C } TiledOperand;
+Cute tiled_mma_tv(LayoutContext *cx, TiledMma mma, TiledOperand operand);      // (thread, value) -> offset in its tile
+Tuple tiled_mma_tile(LayoutContext *cx, TiledMma mma, TiledOperand operand);   // (M,K), (N,K) or (M,N)
 // A tensor's layout, or any layout of the operand's modes, as ((ThrV,(Thr..)),(FrgV,(Rest..))).
-Cute tiled_mma_partition(LayoutContext *cx, TiledMma mma, Operand operand, Cute tensor);
+Cute tiled_mma_partition(LayoutContext *cx, TiledMma mma, TiledOperand operand, Cute tensor);
 
 typedef struct TiledCopy {
     Cute tv;       // (thread, value) -> offset in the tiler's tile
@@ -47,4 +47,4 @@ typedef struct TiledCopySteps {
     Cute tv;                                       // (thread, value) -> tile coordinate
 } TiledCopySteps;
 TiledCopySteps tiled_copy_steps(LayoutContext *cx, Cute operand_tv, Tuple tile, int64_t values);
-TiledCopy tiled_copy_of_mma(LayoutContext *cx, TiledMma mma, Operand operand, int64_t values);
+TiledCopy tiled_copy_of_mma(LayoutContext *cx, TiledMma mma, TiledOperand operand, int64_t values);

@@ -53,7 +53,7 @@ static const char *stage_text(Stage stage) {
 
 // A lowering has a stage on either side of it; other passes work at every stage from `from` to `to`.
 static void document_pass(const Pass *pass, StrBuf *out) {
-    sb_printf(out, "## %s\n\n%c%s.\n\n", pass->name, toupper((unsigned char)pass->summary[0]), pass->summary + 1);
+    sb_printf(out, "## %s\n\n%c%s\n\n", pass->name, toupper((unsigned char)pass->summary[0]), pass->summary + 1);
     if (pass->from == pass->to) sb_printf(out, "- stage: %s\n", stage_text(pass->from));
     else sb_printf(out, "- stage: %s to %s\n", stage_text(pass->from), stage_text(pass->to));
     if (*pass->needs) sb_printf(out, "- after: %s\n", pass->needs);

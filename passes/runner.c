@@ -21,14 +21,12 @@ typedef struct Step {
     double seconds;
 } Step;
 
-typedef VEC(Step) Plan;
-
 typedef struct Runner {
     Module *module;
     const Target *target;
     const PassOptions *options;
     const PassHooks *hooks;
-    Plan plan;
+    VEC(Step) steps;
     Map *analyses;    // of each kernel
     int executions;   // of passes on kernels, for bisecting
     bool failed;
@@ -58,7 +56,7 @@ static void check_name(Runner *runner, const char *name) {
 }
 
 static void plan_add(Runner *runner, const Pass *pass) {
-    vec_push(runner->module->arena, &runner->plan, ((Step){.pass = pass}));
+    vec_push(runner->module->arena, &runner->steps, ((Step){.pass = pass}));
 }
 
 static void plan_list(Runner *runner, const char *list) {
@@ -73,16 +71,16 @@ static void plan_list(Runner *runner, const char *list) {
 // A dump is resumed in its middle, so a needed pass may be absent from the list: it may not come later than its user.
 static void check_needed(Runner *runner, int step, const char *needed) {
     bool before = false, later = false;
-    for (int i = 0; i < runner->plan.count; i++)
-        if (!strcmp(runner->plan.items[i].pass->name, needed)) *(i < step ? &before : &later) = true;
+    for (int i = 0; i < runner->steps.count; i++)
+        if (!strcmp(runner->steps.items[i].pass->name, needed)) *(i < step ? &before : &later) = true;
     if (before || !later) return;
-    diag(runner->module->sink, no_place, T_PASS_ORDER, runner->plan.items[step].pass->name, needed);
+    diag(runner->module->sink, no_place, T_PASS_ORDER, runner->steps.items[step].pass->name, needed);
     runner->failed = true;
 }
 
 static void check_order(Runner *runner) {
-    for (int i = 0; i < runner->plan.count; i++) {
-        char *rest, *names = arena_strdup(runner->module->arena, runner->plan.items[i].pass->needs);
+    for (int i = 0; i < runner->steps.count; i++) {
+        char *rest, *names = arena_strdup(runner->module->arena, runner->steps.items[i].pass->needs);
         for (const char *name = strtok_r(names, " ", &rest); name; name = strtok_r(NULL, " ", &rest))
             check_needed(runner, i, name);
     }
@@ -294,10 +292,10 @@ static bool run_step(Runner *runner, Step *step, Flags *changed) {
 
 static void print_times(const Runner *runner) {
     double total = 0;
-    for (int i = 0; i < runner->plan.count; i++) total += runner->plan.items[i].seconds;
+    for (int i = 0; i < runner->steps.count; i++) total += runner->steps.items[i].seconds;
     fprintf(runner->options->talk, "  ms      %%     runs changed  pass\n");
-    for (int i = 0; i < runner->plan.count; i++) {
-        const Step *step = &runner->plan.items[i];
+    for (int i = 0; i < runner->steps.count; i++) {
+        const Step *step = &runner->steps.items[i];
         fprintf(runner->options->talk, "%8.3f %5.1f %6d %7d  %s\n", 1e3 * step->seconds,
                 total > 0 ? 100 * step->seconds / total : 0, step->runs, step->changes, step->pass->name);
     }
@@ -310,8 +308,8 @@ bool run_passes(Module *module, const Target *target, const PassOptions *options
     make_plan(&runner);
     if (runner.failed) return false;
     observe(&runner, 0, "frontend", NULL, true);
-    for (int i = 0; i < runner.plan.count && !runner.failed; i++) {
-        Step *step = &runner.plan.items[i];
+    for (int i = 0; i < runner.steps.count && !runner.failed; i++) {
+        Step *step = &runner.steps.items[i];
         Flags changed = {0};
         if (options->talk && selects(options->print_before, step->pass->name))
             print_kernels(&runner, "before", step->pass->name, NULL);

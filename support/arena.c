@@ -28,19 +28,19 @@ enum { GAP = 0 };
 
 enum { ALIGNMENT = 16, FIRST_BLOCK = 16 * 1024, LARGEST_BLOCK = 4 * 1024 * 1024 };
 
-typedef struct Block {
-    struct Block *previous;
+typedef struct Chunk {
+    struct Chunk *previous;
     size_t size, used;   // bytes of the payload, which follows this header
-} Block;
+} Chunk;
 
 struct Arena {
     Allocator host;
     Failure *failure;
-    Block *newest;
+    Chunk *newest;
     size_t next_size;
 };
 
-_Static_assert(sizeof(Block) <= 2 * ALIGNMENT, "the payload starts two alignment units after the header");
+_Static_assert(sizeof(Chunk) <= 2 * ALIGNMENT, "the payload starts two alignment units after the header");
 enum { HEADER = 2 * ALIGNMENT };
 
 static void *libc_resize(void *user, void *block, size_t bytes) {
@@ -56,7 +56,7 @@ static size_t round_up(size_t bytes) {
     return (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-static char *payload(Block *block) {
+static char *payload(Chunk *block) {
     return (char *)block + HEADER;
 }
 
@@ -76,7 +76,7 @@ Allocator arena_host(const Arena *arena) {
 
 void arena_free(Arena *arena) {
     if (!arena) return;
-    for (Block *block = arena->newest, *previous; block; block = previous) {
+    for (Chunk *block = arena->newest, *previous; block; block = previous) {
         previous = block->previous;
         SHOW(payload(block), block->size);
         arena->host.resize(arena->host.user, block, 0);
@@ -86,9 +86,9 @@ void arena_free(Arena *arena) {
 
 static void add_block(Arena *arena, size_t at_least) {
     size_t size = arena->next_size > at_least ? arena->next_size : at_least;
-    Block *block = arena->host.resize(arena->host.user, NULL, HEADER + size);
+    Chunk *block = arena->host.resize(arena->host.user, NULL, HEADER + size);
     if (!block) fail_out_of_memory(arena->failure);
-    *block = (Block){arena->newest, size, 0};
+    *block = (Chunk){arena->newest, size, 0};
     HIDE(payload(block), size);
     arena->newest = block;
     if (arena->next_size < LARGEST_BLOCK) arena->next_size *= 2;
@@ -153,24 +153,24 @@ char *arena_printf(Arena *arena, const char *format, ...) {
 
 // ---- scopes ----
 
-typedef struct Scope {
+typedef struct ScopedWork {
     bool (*work)(void *user, Arena *arena);
     void *user;
     Arena *arena;
-} Scope;
+} ScopedWork;
 
 static bool work_in_arena(void *user) {
-    const Scope *scope = user;
+    const ScopedWork *scope = user;
     return scope->work(scope->user, scope->arena);
 }
 
 static void free_scope(void *user) {
-    const Scope *scope = user;
+    const ScopedWork *scope = user;
     arena_free(scope->arena);
 }
 
 bool arena_scope(Failure *failure, bool (*work)(void *user, Arena *arena), void *user) {
-    Scope scope = {work, user, arena_new(libc_allocator, failure)};
+    ScopedWork scope = {work, user, arena_new(libc_allocator, failure)};
     if (!scope.arena) fail_out_of_memory(failure);
     return fail_scope(failure, work_in_arena, free_scope, &scope);
 }

@@ -92,7 +92,7 @@ Diag *diag(DiagSink *sink, Span span, DiagCode code, ...) {
 void diag_label(Diag *d, Span span, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    Label label = {span, arena_vprintf(d->arena, format, args)};
+    DiagLabel label = {span, arena_vprintf(d->arena, format, args)};
     va_end(args);
     vec_push(d->arena, &d->labels, label);
 }

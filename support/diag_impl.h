@@ -14,17 +14,17 @@ typedef struct Source {
     size_t length;
 } Source;
 
-typedef struct Label {
+typedef struct DiagLabel {
     Span span;
     const char *text;
-} Label;
+} DiagLabel;
 
 struct Diag {
     Arena *arena;
     const DiagRow *row;
     Span span;
     const char *message;
-    VEC(Label) labels;
+    VEC(DiagLabel) labels;
     VEC(const char *) notes;
 };
 

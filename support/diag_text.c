@@ -254,7 +254,7 @@ static Marks marks_of(const Diag *d, Arena *arena) {
     Mark primary = {.span = d->span, .text = "", .primary = true};
     if (d->span.line) vec_push(arena, &marks, primary);
     for (int i = 0; i < d->labels.count && marks.count < MOST_MARKS; i++) {
-        Label label = d->labels.items[i];
+        DiagLabel label = d->labels.items[i];
         if (!label.span.line) continue;
         bool on_primary = d->span.line && memcmp(&label.span, &d->span, sizeof label.span) == 0;
         if (on_primary && !*marks.items[0].text) {

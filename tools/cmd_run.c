@@ -10,7 +10,7 @@ static bool run_emulated(Subject *s) {
     const Func *func = emulate_choose(s->module, s->func->name, count, s->args);
     if (!func || !emulate_func(s->module, func, count, s->args, &options, &report)) return false;
     if (option_given(&s->tool->options, OPTION_VERBOSE))
-        fprintf(stderr, "blocks %lld, barriers %lld, shared accesses %lld with %lld conflicts, %.3f s\n",
+        fprintf(stderr, "CTAs %lld, barriers %lld, shared accesses %lld with %lld conflicts, %.3f s\n",
                 (long long)report.blocks, (long long)report.barriers, (long long)report.shared_accesses,
                 (long long)report.conflicts, report.seconds);
     return true;

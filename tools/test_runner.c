@@ -88,7 +88,7 @@ static void report(Run *run, const Test *test, const EmuTestResult *result, doub
     print_label(run, test, &line);
     if (result->passed) sb_printf(&line, "  worst %.2g of %.2g, %.2f s", result->worst, test->tolerance, seconds);
     if (result->passed && run->options->verbose && !run->options->on_gpu)
-        sb_printf(&line, "; %lld blocks, %lld barriers, %lld conflicts in %lld shared accesses",
+        sb_printf(&line, "; %lld CTAs, %lld barriers, %lld conflicts in %lld shared accesses",
                   (long long)result->report.blocks, (long long)result->report.barriers,
                   (long long)result->report.conflicts, (long long)result->report.shared_accesses);
     if (!result->passed) sb_printf(&line, "  %s", result->why ? result->why : "see the errors");

@@ -105,8 +105,7 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
     const Stmt *grid = func_grid(kernel);
     if (grid) expr_const(grid->grid.threads, &out.threads);
     if (out.threads < 1) out.threads = 1;
-    int64_t blocks =
-        grid && attr_get(grid->attrs, ATTR_BLOCKS) ? grid_blocks(grid) : target_cluster(target, out.threads);
+    int64_t blocks = grid && attr_get(grid->attrs, ATTR_CTAS) ? grid_blocks(grid) : target_cluster(target, out.threads);
     int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
     VEC_EACH (OccupancyBuffer, b, &out.buffers) {
         int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);

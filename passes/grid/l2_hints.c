@@ -78,7 +78,7 @@ static void note_inner(const L2Hints *s, const Stmt *stmt) {
 static void mark_evict_first(const L2Hints *s, Stmt *load) {
     CopyOp copy = copy_of(load);
     if (copy.evict_first || reaches_over(s, copy.src)) return;
-    EXPECT(arena_failure(s->arena), !copy.blocks, "a multicast copy of '%s' gets a hint", copy.src->buf->name);
+    EXPECT(arena_failure(s->arena), !copy.ctas, "a multicast copy of '%s' gets a hint", copy.src->buf->name);
     Arg few = arg_value(at_most(s, readers_of(s, copy.src), NEIGHBOURS));
     call_set_arg(s->arena, load, OPERAND_INDEX(COPY, evict_first), few);
 }

@@ -217,11 +217,11 @@ static bool drop_cluster(Scheduler *s, const char *why) {
 // If the tile needs more threads than a CTA may have, they are those of the cluster's CTAs.
 static bool divide_tile(Scheduler *s) {
     int64_t threads = 1;
-    if (attr_get(s->grid->attrs, ATTR_BLOCKS) || !expr_const(s->grid->grid.threads, &threads)) return false;
+    if (attr_get(s->grid->attrs, ATTR_CTAS) || !expr_const(s->grid->grid.threads, &threads)) return false;
     int blocks = target_cluster(s->context->target, threads);
     if (blocks == 0) diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, s->context->target->name);
     if (blocks <= 1) return false;
-    attr_set_int(s->arena, &s->grid->attrs, ATTR_BLOCKS, blocks);
+    attr_set_int(s->arena, &s->grid->attrs, ATTR_CTAS, blocks);
     return true;
 }
 

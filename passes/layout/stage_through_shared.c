@@ -129,7 +129,7 @@ static void give_scratch(Staging *m, Stmt *stmt, Block *out) {
                               shape + first, stmt->loc, out);
     if (blocks == 1) return;
     scratch->region->buf->stage_dims = 1;
-    attr_set_int(m->arena, &scratch->region->buf->attrs, ATTR_BLOCKS, blocks);
+    attr_set_int(m->arena, &scratch->region->buf->attrs, ATTR_CTAS, blocks);
 }
 
 // Moves operands to registers and the result from registers; scratch is added when layouts are known.

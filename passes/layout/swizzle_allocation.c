@@ -287,7 +287,7 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
 static void measure(PassContext *context, Func *kernel, Life *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
-    bool spread = attr_get(buf->attrs, ATTR_BLOCKS) != NULL;
+    bool spread = attr_get(buf->attrs, ATTR_CTAS) != NULL;
     life->bytes = buf_space(buf);
     life->align = alignment_of(context, kernel, buf);
     EXPECT(context->failure, life->align > 0 && (life->align & (life->align - 1)) == 0, "'%s' is aligned to %lld bytes",

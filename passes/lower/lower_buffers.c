@@ -74,8 +74,8 @@ Buf *lower_physical(Lower *lower, Buf *shared) {
     physical->offset = shared->offset;
     physical->align = shared->align;
     physical->lowered = true;
-    if (attr_get(shared->attrs, ATTR_BLOCKS))
-        attr_set_int(lower->arena, &physical->attrs, ATTR_BLOCKS, attr_int(shared->attrs, ATTR_BLOCKS, 1));
+    if (attr_get(shared->attrs, ATTR_CTAS))
+        attr_set_int(lower->arena, &physical->attrs, ATTR_CTAS, attr_int(shared->attrs, ATTR_CTAS, 1));
     map_put(lower->physical, shared, physical);
     return physical;
 }

@@ -100,7 +100,7 @@ void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     Boxes boxes;
     if (!boxes_of(lower, stmt, copy.dst, copy.src, &boxes)) return;
     EXPECT(lower->context->failure, copy.bar, "a load of '%s' by TMA has no mbarrier", copy.dst->buf->name);
-    Expr *evict_first = lower_expr(lower, copy.evict_first), *blocks = lower_expr(lower, copy.blocks);
+    Expr *evict_first = lower_expr(lower, copy.evict_first), *blocks = lower_expr(lower, copy.ctas);
     int first = blocks ? AFTER_MASK : AFTER_HINTS;
     for (int64_t p = 0; p < boxes.panels.count; p++) {
         Arg args[AFTER_HINTS + TENSOR_MAP_RANK] = {box_place(lower, &boxes, p), arg_value(boxes.map),

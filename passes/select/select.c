@@ -189,7 +189,8 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
         return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
-    if (away && !why && !begins_inside(facts, copy_of(stmt).dst)) why = "it may start before the begin of its tensor";
+    if (away && !why && !begins_inside(facts, copy_of(stmt).dst))
+        why = "it may start before the begin of its tensor: `assume` that it does not";
     if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -201,27 +202,28 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
     if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
         return false;
     const char *why =
-        s->specialized ? "the producer of a warp-specialized kernel loads boxes"
+        s->specialized ? "the producer of a warp-specialized kernel loads boxes: write `@no_specialize`"
                        : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
 
 // Whether TMA adds the tile to the tensor, by the same rules.
-static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, AddedTile *tile) {
+static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, TmaReduce *tile) {
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
     const char *why = tma_reduce_problem(s->arena, stmt, tile);
-    if (!why) why = added_tile_problem(s->arena, s->target, s->kernel, tile);
+    if (!why) why = tma_reduce_target_problem(s->arena, s->target, s->kernel, tile);
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
-    if (!why && !begins_inside(facts, copy_of(tile->copy).dst)) why = "it may start before the begin of its tensor";
-    if (!why && !via_is(stmt, VIA_TMA)) why = added_tile_cost(s->target, s->kernel, tile);
+    if (!why && !begins_inside(facts, copy_of(tile->copy).dst))
+        why = "it may start before the begin of its tensor: `assume` that it does not";
+    if (!why && !via_is(stmt, VIA_TMA)) why = tma_reduce_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;
 }
 
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
-    AddedTile tile;
+    TmaReduce tile;
     if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true);
     bool line = block_bulk(s, stmt, facts, false);
     bool box =
@@ -281,11 +283,8 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm) {
     const MmaInfo *mma = mma_holding(s->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
     if (!mma) return "the target has no instruction for these types";
     if (op.b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
-    int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
-    if (m % mma->m || n % mma->n || k % mma->k)
-        return "m, n and k of the tile must be multiples of those of the instruction";
     if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
-    return NULL;
+    return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, mma->k);
 }
 
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
@@ -316,7 +315,7 @@ static void say_added_singly(Selector *s, Stmt *stmt, const Facts *facts) {
 }
 
 static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
-    AddedTile tile;
+    TmaReduce tile;
     bool asked = via_is(stmt, VIA_TMA);
     if (!asked && via_of(stmt) != VIA_NONE) return;
     bool by_tma = block_add(s, stmt, facts, true, &tile);

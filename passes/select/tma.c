@@ -13,10 +13,10 @@ static int64_t row_bytes(const Buf *shared) {
 
 static const char *shape_problem(const Buf *shared, int64_t *rows) {
     *rows = 1;
-    if (buf_slot_rank(shared) > tma_facts.max_rank) return "a tile has more dims than TMA copies";
+    if (buf_slot_rank(shared) > tma_facts.max_rank) return "a tile has more dims than the 5 that TMA copies";
     for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
         int64_t extent = buf_extent(shared, d);
-        if (extent > tma_facts.max_box) return "a tile has more rows than a box of TMA may have";
+        if (extent > tma_facts.max_box) return "a tile has more rows than the 256 of a box of TMA";
         if (extent < 1) return "a tile needs constant extents";
         *rows *= extent;
     }
@@ -26,7 +26,7 @@ static const char *shape_problem(const Buf *shared, int64_t *rows) {
 // Without panels; each slot must start where a box may.
 static const char *plain_panel(const Buf *shared, int64_t rows, TmaPanels *out) {
     *out = (TmaPanels){rows, buf_extent(shared, shared->rank - 1), 1, 0};
-    if (out->columns > tma_facts.max_box) return "a tile's rows are longer than a box of TMA may be";
+    if (out->columns > tma_facts.max_box) return "a tile has more columns than the 256 of a box of TMA";
     if (row_bytes(shared) % tma_facts.unit_bytes) return "the rows of a tile must be a multiple of 16 bytes";
     bool aligned = rows * row_bytes(shared) % tma_facts.shared_align == 0;
     return aligned ? NULL : "the size of a tile must be a multiple of 128 bytes";
@@ -97,7 +97,9 @@ const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
         fits = true;
     }
     bool spans = buf_slot_rank(shared) > 1 && row_bytes(shared) % tma_facts.spans[TMA_SPANS - 1] == 0;
-    return fits ? "TMA cannot write the layout of a tile" : spans ? of_span : of_plain;
+    return fits    ? "TMA cannot write the layout of a tile: leave the layout to the compiler"
+           : spans ? of_span
+                   : of_plain;
 }
 
 const char *tma_matrix_problem(const Buf *shared, TmaPanels *out) {
@@ -180,7 +182,7 @@ static bool ends_as_box(const Region *region, int d) {
 // other dims have a single index, in any position.
 static const char *box_problem(const Region *region, int dims) {
     int rank = region->count;
-    if (region->transposed) return "TMA does not transpose";
+    if (region->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if (region_rank(region) != dims || rank > tma_facts.max_rank) return "TMA copies tiles of tensors of up to 5 dims";
     for (int d = 0; d < rank; d++)
         if (!ends_as_box(region, d)) return "TMA copies tiles of constant extents";
@@ -198,10 +200,10 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !tensor->is_param)
         return "TMA copies between parameters and shared memory";
-    if (tensor->type != shared->type) return "TMA does not convert";
+    if (tensor->type != shared->type) return "TMA does not convert: copy to a tile of the tensor's type";
     const char *why = tma_tensor_problem(tensor);
     if (why) return why;
-    if (tile->transposed) return "TMA does not transpose";
+    if (tile->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
     return region_is_whole_slot(tile) ? tma_panels_problem(shared, &panels) : "TMA moves whole buffers here";
 }
@@ -290,6 +292,22 @@ void push_store_wait(Arena *arena, Span loc, Block *out) {
 }
 
 // ---- wgmma ----
+
+const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k) {
+    GemmOp op = gemm_of(gemm);
+    const struct {
+        const char *name;
+        int64_t extent;
+        int unit;
+    } dims[] = {
+        {"m", region_extent(op.acc, 0), m}, {"n", region_extent(op.acc, 1), n}, {"k", region_extent(op.a, 1), k}};
+    for (int i = 0; i < (int)COUNT_OF(dims); i++)
+        if (dims[i].unit && dims[i].extent % dims[i].unit)
+            return arena_printf(arena,
+                                "its tile has %s = %lld, and must have a multiple of %d: change the tile's extent",
+                                dims[i].name, (long long)dims[i].extent, dims[i].unit);
+    return NULL;
+}
 
 static const char *operand_problem(const Region *region, const WgmmaInfo *info, bool right) {
     const Buf *buf = region->buf;

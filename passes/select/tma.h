@@ -65,6 +65,8 @@ enum { TMA_STORE_BARRIER = 4 };
 // The first named barrier for roles that alternate: each waits at its own.
 enum { ORDER_BARRIER = 8 };
 
+// The first of m, n and k of a gemm's tile that is no multiple of the instruction's (0: any).
+const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k);
 // For a gemm with operands in shared memory (the left one also in registers), with acc [m, n] in registers.
 const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *info);
 // Whether the right operand of a wgmma gemm has paired k (WgmmaInfo.k_paired), as then has the left one in registers:

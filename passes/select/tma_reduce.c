@@ -125,7 +125,7 @@ static bool tile_added_to(Arena *arena, const Stmt *loop, const Body *body, Regi
     return own == loop->loop.count;
 }
 
-const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out) {
+const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, TmaReduce *out) {
     Body body = {.lets = subst_new(arena)};
     if (!body_of(stmt, &body)) return "its loop has other statements than one addition to a tensor";
     Buf *tensor = ARG(body.atomic, ATOMIC_ADD, x).region->buf;
@@ -144,34 +144,34 @@ const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out) {
                   arg_region(region_new(arena, tensor, dims, false, stmt->loc))};
     Stmt *copy = s_call(arena, OP_COPY, COUNT_OF(args), args);
     copy->loc = stmt->loc;
-    *out = (AddedTile){.copy = copy, .value = from ? NULL : value, .atomic = body.atomic};
+    *out = (TmaReduce){.copy = copy, .value = from ? NULL : value, .atomic = body.atomic};
     return NULL;
 }
 
 // The statement is an addition by TMA of a value that must first be staged in shared memory.
-static bool tma_adds_staged(Arena *arena, const Stmt *stmt, AddedTile *out) {
+static bool tma_adds_staged(Arena *arena, const Stmt *stmt, TmaReduce *out) {
     return via_is(stmt, VIA_TMA) && is_addition(stmt) && !tma_reduce_problem(arena, stmt, out) && out->value;
 }
 
 Stmt *tma_copy(Arena *arena, Stmt *stmt) {
-    AddedTile tile;
+    TmaReduce tile;
     if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA)) return NULL;
     if (stmt->kind == STMT_CALL) return is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt) ? stmt : NULL;
     return is_addition(stmt) && !tma_reduce_problem(arena, stmt, &tile) && !tile.value ? tile.copy : NULL;
 }
 
-static Buf *stage_of(const AddedTile *tile) {
+static Buf *stage_of(const TmaReduce *tile) {
     return copy_of(tile->copy).src->buf;
 }
 
-static int64_t whole_bytes(const AddedTile *tile) {   // with alignment
+static int64_t whole_bytes(const TmaReduce *tile) {   // with alignment
     return buf_slot_bytes(stage_of(tile)) + tma_facts.shared_align;
 }
 
 // ---- legality and cost ----
 
 // (A fence or release makes earlier additions visible to others, but does not wait for those of TMA.)
-const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile) {
+const char *tma_reduce_target_problem(Arena *arena, const Target *target, const Func *kernel, const TmaReduce *tile) {
     const char *why = tma_store_problem(target, tile->copy);
     if (why) return why;
     if (!type_can_be_added(copy_of(tile->copy).dst->buf->type)) return "TMA does not add this type";
@@ -182,7 +182,7 @@ const char *added_tile_problem(Arena *arena, const Target *target, const Func *k
 
 // TMA is as fast as vector additions of threads with many elements, and faster if each thread adds single elements or
 // pairs, as of an accumulator (measured: docs/hopper.md).
-const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile) {
+const char *tma_reduce_cost(const Target *target, const Func *kernel, const TmaReduce *tile) {
     int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector per thread
     return buf_slot_bytes(stage_of(tile)) < least ? "each thread adds too few elements to gain from TMA" : NULL;
 }
@@ -231,7 +231,7 @@ static bool has_waited(const Staging *staging, const Block *out) {
 }
 
 // The addition of the stage's elements stage[slot.., i, j] to the tile from `first` on: a loop like `stmt`.
-static Stmt *new_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Buf *stage, Expr *slot,
+static Stmt *new_addition(Staging *staging, Stmt *stmt, const TmaReduce *tile, Buf *stage, Expr *slot,
                           const int64_t *first) {
     Arena *arena = staging->arena;
     const Region *to = copy_of(tile->copy).dst;
@@ -291,12 +291,12 @@ static bool is_other_fragment(const Expr *expr, const void *source) {
     return is_fragment_load(expr) && !is_sum(expr, source);
 }
 
-typedef struct AddedBoxes {
+typedef struct ReduceBoxes {
     int64_t rows, columns;   // per box
     int64_t strips, chunks;
-} AddedBoxes;
+} ReduceBoxes;
 
-static bool boxes_of(const Staging *staging, const Stmt *stmt, const AddedTile *tile, AddedBoxes *out) {
+static bool boxes_of(const Staging *staging, const Stmt *stmt, const TmaReduce *tile, ReduceBoxes *out) {
     const Buf *stage = stage_of(tile);
     const Source source = {.loop = stmt, .role = &staging->in->role.body};
     if (stmt->loop.count != 2 || !any_expr(tile->value, is_sum, &source)) return false;
@@ -305,16 +305,16 @@ static bool boxes_of(const Staging *staging, const Stmt *stmt, const AddedTile *
     int64_t rows = staging->in->role.threads / target_warpgroup(staging->context->target) * WGMMA_ROWS;
     int64_t columns = tma_facts.spans[0] * 8 / type_bits(stage->type);
     if (rows < 1 || m % rows || n % columns) return false;
-    *out = (AddedBoxes){rows, columns, m / rows, n / columns};
+    *out = (ReduceBoxes){rows, columns, m / rows, n / columns};
     return out->strips * out->chunks > TMA_STORE_SLOTS;
 }
 
-static int64_t box_bytes(const AddedBoxes *boxes, Type type) {
+static int64_t box_bytes(const ReduceBoxes *boxes, Type type) {
     return TMA_STORE_SLOTS * boxes->rows * boxes->columns * type_bytes(type) + tma_facts.shared_align;
 }
 
 // if (i / rows == strip && j / columns == chunk) stage[slot, i - strip * rows, j - chunk * columns] = value;
-static Stmt *new_box_store(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Buf *stage,
+static Stmt *new_box_store(Staging *staging, Stmt *stmt, const TmaReduce *tile, const ReduceBoxes *boxes, Buf *stage,
                            int64_t box) {
     Arena *a = staging->arena;
     Expr *i = e_var(a, stmt->loop.iters[0].var), *j = e_var(a, stmt->loop.iters[1].var), *inside = NULL;
@@ -341,7 +341,7 @@ static int64_t pending_at(int64_t boxes, int64_t box) {
     return since;
 }
 
-static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, const AddedBoxes *boxes, Block *out) {
+static void stage_in_boxes(Staging *staging, Stmt *stmt, const TmaReduce *tile, const ReduceBoxes *boxes, Block *out) {
     Arena *arena = staging->arena;
     int64_t shape[] = {TMA_STORE_SLOTS, boxes->rows, boxes->columns}, count = boxes->strips * boxes->chunks;
     Type type = stage_of(tile)->type;
@@ -361,7 +361,7 @@ static void stage_in_boxes(Staging *staging, Stmt *stmt, const AddedTile *tile, 
 // ---- the pass ----
 
 // stage[i, j] = value; then the addition of stage. (insert-sync adds barriers and fences, except in roles.)
-static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, Block *out) {
+static void stage_addition(Staging *staging, Stmt *stmt, const TmaReduce *tile, Block *out) {
     Arena *arena = staging->arena;
     Buf *stage = stage_of(tile);
     Expr *at[LAYOUT_MAX_RANK];
@@ -382,13 +382,13 @@ static void stage_addition(Staging *staging, Stmt *stmt, const AddedTile *tile, 
 
 static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Staging *staging = mapper->user;
-    AddedTile tile;
+    TmaReduce tile;
     if (!tma_adds_staged(staging->arena, stmt, &tile)) {
         block_push(mapper->arena, out, stmt);
         return;
     }
     staging->changed = true;
-    AddedBoxes boxes;
+    ReduceBoxes boxes;
     bool in_boxes = staging->tight && staging->in && boxes_of(staging, stmt, &tile, &boxes);
     int64_t bytes = in_boxes ? box_bytes(&boxes, stage_of(&tile)->type) : whole_bytes(&tile);
     if (bytes <= staging->room) {
@@ -420,7 +420,7 @@ bool stage_additions(PassContext *context, Func *kernel) {
     Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
     int64_t wholes = 0;
     FOR_EACH_STMT (stmt, &kernel->body) {
-        AddedTile tile;
+        TmaReduce tile;
         if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
             staging.room -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
         if (tma_adds_staged(context->arena, stmt, &tile)) wholes += whole_bytes(&tile);

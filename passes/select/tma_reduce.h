@@ -9,24 +9,24 @@
 #include "passes/pass.h"
 #include "target/target.h"
 
-typedef struct AddedTile {
+typedef struct TmaReduce {
     Stmt *copy;   // from a whole tile in shared memory to the tile of the tensor, as TMA needs it
     // The value of the element at the loop's indices, if it must first be staged in that tile (not yet declared). NULL:
     // it is already in shared memory.
     Expr *value;
     Stmt *atomic;   // the atomic in the loop
-} AddedTile;
+} TmaReduce;
 
 bool is_addition(const Stmt *stmt);   // a parallel loop that only adds to elements of a tensor
 // For an addition. Functions named `_problem` return NULL, or the reason why not.
-const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, AddedTile *out);
+const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, TmaReduce *out);
 // The TMA copy of a statement with `@via(tma)` or `@via(bulk)`: the copy itself, or that of an addition from shared
 // memory. NULL: none.
 Stmt *tma_copy(Arena *arena, Stmt *stmt);
 
 // Why TMA cannot do an addition; why it is not faster than atomics.
-const char *added_tile_problem(Arena *arena, const Target *target, const Func *kernel, const AddedTile *tile);
-const char *added_tile_cost(const Target *target, const Func *kernel, const AddedTile *tile);
+const char *tma_reduce_target_problem(Arena *arena, const Target *target, const Func *kernel, const TmaReduce *tile);
+const char *tma_reduce_cost(const Target *target, const Func *kernel, const TmaReduce *tile);
 
 // Adds staging tiles to additions by TMA of values that are not in shared memory (in insert-mbarriers). Without space
 // for staging they become atomics.

@@ -26,14 +26,15 @@ enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
 static const char *kernel_problem(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
-        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) return "the kernel uses thread indices";
-    return grid_blocks(func_grid(kernel)) > 1 ? "a tile spans a cluster" : NULL;
+        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD)
+            return "the kernel uses thread indices: write it with tile operations";
+    return grid_blocks(func_grid(kernel)) > 1 ? "a tile spans a cluster: use at most 1024 threads" : NULL;
 }
 
 static const char *loop_problem(const Func *kernel, const Stmt *loop) {
     const char *why = kernel_problem(kernel);
     bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
-    return !why && many ? "its loop has 32 or more stages" : why;
+    return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
 
 // ---- other uses of the tile ----
@@ -73,15 +74,18 @@ static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
 }
 
 static const char *tile_problem(const Uses *uses) {
-    if (uses->dynamic) return "another operation fixes the layout of its tile";
-    return uses->across ? "its tile is accessed by columns, which has bank conflicts with the TMA swizzles" : NULL;
+    if (uses->dynamic) return "another operation fixes the layout of its tile: give that one a tile of its own";
+    return uses->across
+               ? "its tile is accessed by columns, which has bank conflicts with the TMA swizzles: access it by rows"
+               : NULL;
 }
 
 // ---- loads ----
 
 static const char *load_problem(const Stmt *copy, const Uses *uses) {
-    if (copy_of(copy).src->buf->mode != MODE_IN) return "the kernel writes the tensor that it copies from";
-    return uses->filled ? "its tile is written by threads too" : NULL;
+    if (copy_of(copy).src->buf->mode != MODE_IN)
+        return "the kernel writes the tensor that it copies from: write to another one";
+    return uses->filled ? "its tile is written by threads too: give them another one" : NULL;
 }
 
 // ---- stores ----
@@ -115,8 +119,9 @@ static bool is_repeated(const Func *kernel, const Stmt *copy) {
 }
 
 static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, false) != 1) return "its tensor is used elsewhere too";
-    return is_repeated(kernel, copy) ? "it may write the same elements several times" : NULL;
+    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, false) != 1)
+        return "its tensor is used elsewhere too: store to it in one place";
+    return is_repeated(kernel, copy) ? "it may write the same elements several times: store after the loop" : NULL;
 }
 
 const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
@@ -138,13 +143,13 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
                                const Stmt *loop) {
     bool away = is_shared_to_global_copy(copy);
     const Buf *tile = copy_tile(copy)->buf;
-    if (copy->call.is_async) return "the source synchronizes it explicitly";
+    if (copy->call.is_async) return "the source synchronizes it explicitly: write `copy` without `async`";
     const char *why = loop_problem(kernel, loop);
     if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
     if (why) return why;
     Uses uses = uses_of(arena, kernel, tile);
     why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
-    if (!why && is_moved_by_bulk(kernel, tile)) why = "bulk copies move its tile too";
+    if (!why && is_moved_by_bulk(kernel, tile)) why = "bulk copies move its tile too: use one mechanism for a tile";
     return why ? why : tile_problem(&uses);
 }
 
@@ -170,17 +175,22 @@ static bool is_product(const Target *target, const Stmt *stmt) {
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
-    if (is_shared_to_global_copy(copy)) return "stores by threads are as fast";
-    if (!loop) return "it is not in a `pipelined` loop, and there cp.async and loads have less latency";
+    if (is_shared_to_global_copy(copy)) return "stores by threads are as fast: `@via(tma)` stores by TMA all the same";
+    if (!loop)
+        return "it is not in a `pipelined` loop, and there cp.async and loads have less latency: put it into one, or write `@via(tma)`";
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (is_global_to_shared_copy(stmt) || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (!is_product(target, stmt))
-            return "its loop has statements other than copies and gemms, where cp.async is as fast";
+            return "its loop has statements other than copies and gemms, where cp.async is as fast: write `@via(tma)` to measure it";
         GemmOp gemm = gemm_of(stmt);
         work += region_extent(gemm.acc, 0) * region_extent(gemm.acc, 1) * region_extent(gemm.a, 1);
         products++;
     }
-    if (products == 1) return "with cp.async its loop loads fragments ahead, which is faster";
-    if (buf_slot_bytes(copy_of(copy).dst->buf) < least) return "cp.async needs only one instruction per thread for it";
-    return work < tma_facts.hidden_products ? "its gemms are too short to hide the latency of TMA" : NULL;
+    if (products == 1)
+        return "with cp.async its loop loads fragments ahead, which is faster: write `@via(tma)` to measure it";
+    if (buf_slot_bytes(copy_of(copy).dst->buf) < least)
+        return "cp.async needs only one instruction per thread for it: enlarge the tile, or write `@via(tma)`";
+    return work < tma_facts.hidden_products
+               ? "its gemms are too short to hide the latency of TMA: enlarge the tiles, or write `@via(tma)`"
+               : NULL;
 }

@@ -54,7 +54,7 @@ void push_counters(Maker *m, Block *out) {
 // Puts the counters' slots into the regions of tiles.
 static Region *set_region_slot(Mapper *mapper, Region *region) {
     Maker *m = mapper->user;
-    Tile *tile = tile_of(m->plan, region->buf);
+    RoleTile *tile = tile_of(m->plan, region->buf);
     if (!tile || region->buf->stage_dims == 0) return region;
     EXPECT(arena_failure(mapper->arena), tile->channel && tile->channel->counter.parity,
            "the role does not count the slots of '%s'", region->buf->name);
@@ -65,7 +65,7 @@ static Region *set_region_slot(Mapper *mapper, Region *region) {
 
 static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
     Maker *m = mapper->user;
-    Tile *tile = expr->kind == EXPR_LOAD ? tile_of(m->plan, expr->load.buf) : NULL;
+    RoleTile *tile = expr->kind == EXPR_LOAD ? tile_of(m->plan, expr->load.buf) : NULL;
     if (!tile || expr->load.buf->stage_dims == 0) return expr;
     Expr *indices[LAYOUT_MAX_RANK];
     memcpy(indices, expr->load.indices, sizeof *indices * (size_t)expr->load.count);
@@ -125,7 +125,7 @@ static void push_setup(Maker *m, Block *out) {
     block_barrier(p->arena, out, p->loc);
 }
 
-static bool all_chosen(const Plan *plan) {
+static bool all_chosen(const RolePlan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         if (is_call(stmt, OP_GEMM) && !via_is(stmt, VIA_WGMMA)) return false;
         if (is_global_to_shared_copy(stmt) && !via_is(stmt, VIA_TMA)) return false;
@@ -133,9 +133,9 @@ static bool all_chosen(const Plan *plan) {
     return true;
 }
 
-static void find_single_use(const Plan *plan) {
+static void find_single_use(const RolePlan *plan) {
     VEC_EACH_PTR (Channel, channel, &plan->channels) {
-        const Tile *tile = channel->tiles.items[0];
+        const RoleTile *tile = channel->tiles.items[0];
         channel->single_use =
             tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
     }
@@ -144,7 +144,7 @@ static void find_single_use(const Plan *plan) {
 // If shared memory has no space for staging, the epilogue is staged in an operand's tile; its slot becomes empty when
 // the stores are complete.
 static void stage_in_tile(Maker *m, const Func *kernel) {
-    Plan *plan = m->plan;
+    RolePlan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
     VEC_EACH_PTR (Channel, each, &plan->channels) shared += each->slots * each->bytes;
@@ -162,7 +162,7 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
 }
 
 bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel) {
-    Plan plan;
+    RolePlan plan;
     const Stmt *store;
     return !ws_analyze(arena, target, kernel, &plan) && cooperative_staged(&plan, &store);
 }
@@ -170,7 +170,7 @@ bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *
 bool specialize_cooperative(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
-    Plan plan;
+    RolePlan plan;
     if (ws_analyze(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
     Stmt *grid = (Stmt *)plan.grid;
     RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
@@ -190,7 +190,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
     p.producer_registers = producer_registers(target, p.consumers, producers, fragments, COOPERATIVE_ROOM);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
-    VEC_EACH_PTR (Tile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
+    VEC_EACH_PTR (RoleTile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
     push_group_barriers(&maker, &body);
     make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);
     push_setup(&maker, &body);

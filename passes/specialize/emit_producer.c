@@ -13,7 +13,7 @@ static bool fills(const Maker *m, const Stmt *stmt) {
 
 static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
-    const Tile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
+    const RoleTile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
     const Channel *channel = tile->channel;
     EXPECT(p->context->failure, channel->producer == ROLE_LOAD && channel->bytes > 0,
            "a load of '%s', which the transposer fills", tile->buf->name);

@@ -4,7 +4,7 @@
 
 typedef struct Maker {
     RoleBuilder *builder;
-    Plan *plan;
+    RolePlan *plan;
     RoleKind role;   // that is being built
     Subst *subst;
     Map *consumes;                // arrivals at `empty` -> Channel, whose first member is the Consume

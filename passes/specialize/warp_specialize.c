@@ -148,7 +148,7 @@ static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, 
     EXPECT(p->context->failure, sharing->rank_stride > 0 && (sharing->blocks - 1) * sharing->rank_stride < p->cluster,
            "%lld CTAs share a tile in a cluster of %d", (long long)sharing->blocks, p->cluster);
     Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p));
-    call_set_arg(a, started, OPERAND_INDEX(COPY, blocks), arg_value(mask));
+    call_set_arg(a, started, OPERAND_INDEX(COPY, ctas), arg_value(mask));
     attr_remove(&started->attrs, ATTR_MULTICAST);
     block_push(a, block_if(a, out, is_first(p, sharing)), started);
 }

@@ -15,8 +15,8 @@ enum {
 _Static_assert(TMA_STORE_BARRIER + MOST_WARPGROUPS <= ORDER_BARRIER,
                "each consumer stores at a named barrier of its own");
 
-Tile *tile_of(const Plan *plan, const Buf *buf) {
-    VEC_EACH_PTR (Tile, tile, &plan->tiles)
+RoleTile *tile_of(const RolePlan *plan, const Buf *buf) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles)
         if (tile->buf == buf) return tile;
     return NULL;
 }
@@ -27,12 +27,12 @@ bool loads_tile(const Stmt *stmt, void *user) {
 }
 
 bool transposes_loaded(const Stmt *stmt, void *user) {
-    const Plan *plan = user;
+    const RolePlan *plan = user;
     return transposes_tile(plan->target, stmt) && tile_of(plan, copy_of(stmt).src->buf);
 }
 
 // The tile that the statement fills; NULL: none.
-static Buf *filled_tile(const Plan *plan, const Stmt *stmt) {
+static Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
     bool fills = is_global_to_shared_copy(stmt) || transposes_loaded(stmt, (void *)plan);
     return fills ? copy_of(stmt).dst->buf : NULL;
 }
@@ -46,11 +46,11 @@ static const Stmt *first_use(const LiveRange *range) {   // NULL: none
     return range->first < 0 ? NULL : range->block->items[range->first];
 }
 
-static void add_range(Plan *plan, const Block *block, int at) {
+static void add_range(RolePlan *plan, const Block *block, int at) {
     const Stmt *fill = block->items[at];
-    Tile *tile = tile_of(plan, copy_of(fill).dst->buf);
+    RoleTile *tile = tile_of(plan, copy_of(fill).dst->buf);
     if (!tile) {
-        tile = NEW(plan->arena, Tile);
+        tile = NEW(plan->arena, RoleTile);
         tile->buf = copy_of(fill).dst->buf;
         vec_push(plan->arena, &plan->tiles, tile);
     }
@@ -59,7 +59,7 @@ static void add_range(Plan *plan, const Block *block, int at) {
     else plan->transposes = true;
 }
 
-static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
+static void find_ranges(RolePlan *plan, const Block *block, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (filled_tile(plan, stmt)) {
@@ -74,13 +74,13 @@ static void find_ranges(Plan *plan, const Block *block, bool pipelined) {
 
 // ---- uses ----
 
-static bool is_filled_below(const Plan *plan, const Stmt *stmt, const Buf *buf) {
+static bool is_filled_below(const RolePlan *plan, const Stmt *stmt, const Buf *buf) {
     FOR_EACH_STMT_IN (below, stmt)
         if (filled_tile(plan, below) == buf) return true;
     return false;
 }
 
-static bool find_live_ranges(Plan *plan, Tile *tile) {
+static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
     int uses = 0;
     VEC_EACH (LiveRange, range, &tile->live_ranges) {
         for (int i = range->at + 1; i < range->block->count; i++) {
@@ -107,14 +107,14 @@ static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     return a->at < b->at;
 }
 
-static bool share_barriers(const Tile *a, const Tile *b) {
+static bool share_barriers(const RoleTile *a, const RoleTile *b) {
     if (a->live_ranges.count != b->live_ranges.count || buf_slots(a->buf) != buf_slots(b->buf)) return false;
     for (int s = 0; s < a->live_ranges.count; s++)
         if (!side_by_side(&a->live_ranges.items[s], &b->live_ranges.items[s])) return false;
     return true;
 }
 
-static bool read_by_threads(const Plan *plan, const Buf *buf) {
+static bool read_by_threads(const RolePlan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         bool leaf = stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET ||
                     stmt->kind == STMT_STORE;
@@ -126,7 +126,7 @@ static bool read_by_threads(const Plan *plan, const Buf *buf) {
 }
 
 // The transposer reads it.
-static bool is_transposed_from(const Plan *plan, const Tile *tile) {
+static bool is_transposed_from(const RolePlan *plan, const RoleTile *tile) {
     VEC_EACH (const LiveRange, range, &tile->live_ranges) {
         const Stmt *use = first_use(range);
         if (use && transposes_loaded(use, (void *)plan) && copy_of(use).src->buf == tile->buf) return true;
@@ -135,13 +135,13 @@ static bool is_transposed_from(const Plan *plan, const Tile *tile) {
 }
 
 // A transposition fills it.
-static bool is_transposed_tile(const Plan *plan, const Tile *tile) {
+static bool is_transposed_tile(const RolePlan *plan, const RoleTile *tile) {
     assert(tile->live_ranges.count > 0);
     return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
 }
 
-static void make_groups(Plan *plan) {
-    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
+static void make_groups(RolePlan *plan) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         VEC_EACH_PTR (Channel, channel, &plan->channels)
             if (!tile->channel && share_barriers(channel->tiles.items[0], tile)) tile->channel = channel;
         if (!tile->channel) {
@@ -162,7 +162,7 @@ static void make_groups(Plan *plan) {
 // ---- epilogue staged in an operand's tile ----
 
 // A warpgroup reads only the rows of its own MMAs, so it may overwrite them when these MMAs are complete.
-static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
+static bool is_read_by_rows(const RolePlan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         GemmOp gemm;
         if (!match_gemm(stmt, &gemm)) continue;
@@ -171,7 +171,7 @@ static bool is_read_by_rows(const Plan *plan, const Buf *buf) {
     return !read_by_threads(plan, buf);
 }
 
-static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
+static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
     const LiveRange *range = &tile->live_ranges.items[0];
     const Stmt *found = NULL;
     for (int i = range->last + 1; i < range->block->count; i++) {
@@ -185,10 +185,10 @@ static const Stmt *store_behind(const Plan *plan, const Tile *tile) {
     return found;
 }
 
-Channel *cooperative_staged(const Plan *plan, const Stmt **store) {
+Channel *cooperative_staged(const RolePlan *plan, const Stmt **store) {
     if (plan->transposes) return NULL;
     VEC_EACH_PTR (Channel, channel, &plan->channels) {
-        const Tile *tile = channel->tiles.items[0];
+        const RoleTile *tile = channel->tiles.items[0];
         bool single_use =
             channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
         if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
@@ -208,18 +208,18 @@ static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
 }
 
-static bool is_missing(const Plan *plan, const Expr *expr) {   // a scalar that is not in the slice
+static bool is_missing(const RolePlan *plan, const Expr *expr) {   // a scalar that is not in the slice
     bool named = expr->kind == EXPR_VAR && (expr->var->kind == VAR_LET || expr->var->kind == VAR_MUTABLE);
     return named && !map_has(plan->required, expr->var);
 }
 
-static void need_expr(Plan *plan, const Expr *expr) {
+static void need_expr(RolePlan *plan, const Expr *expr) {
     if (!expr) return;
     expr_names(expr, plan->required);
     plan->computed |= any_expr(expr, is_computed, NULL);
 }
 
-bool sets_required(const Plan *plan, const Stmt *stmt) {
+bool sets_required(const RolePlan *plan, const Stmt *stmt) {
     return (stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var);
 }
 
@@ -233,12 +233,12 @@ static bool is_other(const Expr *expr, const void *plan) {
     return effect || is_missing(plan, expr);
 }
 
-bool load_knows(const Plan *plan, const Stmt *stmt) {
+bool load_knows(const RolePlan *plan, const Stmt *stmt) {
     if (is_value(stmt)) return map_has(plan->required, stmt->let.var);
     return stmt->kind == STMT_ASSUME && !any_expr(stmt->assume, is_other, plan);
 }
 
-static void need_control(Plan *plan, const Stmt *stmt) {
+static void need_control(RolePlan *plan, const Stmt *stmt) {
     if (stmt->kind == STMT_IF) need_expr(plan, stmt->if_.condition);
     if (stmt->kind == STMT_WHILE) need_expr(plan, stmt->while_.condition);
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
@@ -248,7 +248,7 @@ static void need_control(Plan *plan, const Stmt *stmt) {
     }
 }
 
-static void need_block(Plan *plan, const Block *block) {
+static void need_block(RolePlan *plan, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
         const Region *from = is_global_to_shared_copy(stmt) ? copy_of(stmt).src : NULL;
@@ -259,7 +259,7 @@ static void need_block(Plan *plan, const Block *block) {
     }
 }
 
-static void slice_producer(Plan *plan) {
+static void slice_producer(RolePlan *plan) {
     plan->required = map_new(plan->arena);
     int before;
     do {
@@ -283,11 +283,12 @@ static bool is_work(OpId op) {
     return moves || op == OP_ASSERT || op == OP_PRINT || op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
 }
 
-static const char *product_problem(Plan *plan, const Stmt *gemm) {
-    WgmmaInfo info;
+static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
+    WgmmaInfo info = {0};
     int64_t rows = region_extent(gemm_of(gemm).acc, 0);
     const char *why = wgmma_problem(plan->target, gemm, &info);
-    if (why) return why;
+    const char *extent = why ? gemm_extent_problem(plan->arena, gemm, info.m, 0, info.k) : NULL;
+    if (why) return extent ? extent : why;
     if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
     plan->rows = rows;
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
@@ -295,7 +296,7 @@ static const char *product_problem(Plan *plan, const Stmt *gemm) {
     return NULL;
 }
 
-static const char *stmt_problem(Plan *plan, const Stmt *stmt) {
+static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_ROLE:
     case STMT_THREAD: return "the kernel uses thread indices";
@@ -329,7 +330,7 @@ static bool is_effect(const Expr *expr, const void *what) {
 }
 
 // (Memory accesses of parallel loops: memory_problem.)
-static const char *stmts_problem(Plan *plan) {
+static const char *stmts_problem(RolePlan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         if (is_loop(stmt, LOOP_PARALLEL)) {
             SKIP_BODY(stmt);
@@ -368,7 +369,7 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
 
 // Only copies write tiles, and no statement writes their sources. (Other global memory that is written and used again
 // is ordered by insert-sync within the role.)
-static const char *memory_problem(Plan *plan) {
+static const char *memory_problem(RolePlan *plan) {
     EffectVec effects = {0};
     path_effects(plan->arena, plan->grid, &effects);
     VEC_EACH (const Effect, a, &effects) {
@@ -381,8 +382,8 @@ static const char *memory_problem(Plan *plan) {
     return NULL;
 }
 
-static const char *copies_problem(Plan *plan) {
-    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
+static const char *copies_problem(RolePlan *plan) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         if (tile->buf->alias_of) return "a tile has an @alias";
         if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
     }
@@ -391,8 +392,8 @@ static const char *copies_problem(Plan *plan) {
 
 // A tile that is transposed has no other use, and is filled in the same block: always by a load, or always by a
 // transposition.
-static const char *transpose_problem(Plan *plan) {
-    VEC_EACH_PTR (Tile, tile, &plan->tiles) {
+static const char *transpose_problem(RolePlan *plan) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
         if (transposed && read) return "a tile is transposed twice";
         VEC_EACH (const LiveRange, range, &tile->live_ranges) {
@@ -407,7 +408,7 @@ static const char *transpose_problem(Plan *plan) {
     return NULL;
 }
 
-static const char *plan_problem(Plan *plan) {
+static const char *plan_problem(RolePlan *plan) {
     const char *problem = stmts_problem(plan);
     if (!problem && !plan->rows) problem = "it has no gemm";
     if (!problem) problem = memory_problem(plan);
@@ -430,7 +431,7 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows) {
 // Producer warpgroups. Transposing warps share the loading warpgroup if a warpgroup of their own would leave consumers
 // fewer than SLACK registers besides fragments: with 192 columns of 8 bits that costs more than one transposing warp
 // less.
-static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
+static int producers_for(const RolePlan *plan, const Func *kernel, int warpgroups) {
     enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: besides its fragments; of a transposer
     if (!plan->transposes) return 1;
     int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
@@ -438,7 +439,7 @@ static int producers_for(const Plan *plan, const Func *kernel, int warpgroups) {
 }
 
 // The registers at the start must hold the accumulator of each instruction.
-static bool starts_fit(const Plan *plan, int warpgroups, int producers) {
+static bool starts_fit(const RolePlan *plan, int warpgroups, int producers) {
     int64_t threads = (int64_t)(warpgroups + producers) * target_warpgroup(plan->target),
             unit = plan->target->register_unit;
     int64_t share = plan->target->registers_multiprocessor / threads / unit * unit;
@@ -455,8 +456,8 @@ static bool registers_fit(const Target *target, const Func *kernel, int warpgrou
 
 // ---- the plan ----
 
-const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan) {
-    *plan = (Plan){.arena = arena, .target = target, .grid = func_grid(kernel)};
+const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan) {
+    *plan = (RolePlan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
     if (func_cluster(kernel) > 1) return "its CTAs form clusters";
@@ -475,17 +476,17 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, P
 }
 
 const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel) {
-    Plan plan;
+    RolePlan plan;
     return ws_analyze(arena, target, kernel, &plan);
 }
 
 int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel) {
-    Plan plan;
+    RolePlan plan;
     int64_t bytes = 0, stages = 1;
     if (ws_analyze(arena, target, kernel, &plan) || !plan.transposes) return 0;
     FOR_EACH_STMT (stmt, &kernel->body)
         if (loop_stages(stmt) > stages) stages = loop_stages(stmt);
-    VEC_EACH_PTR (Tile, tile, &plan.tiles)
+    VEC_EACH_PTR (RoleTile, tile, &plan.tiles)
         if (is_transposed_tile(&plan, tile) && tile->buf->stage_dims == 0)
             bytes += (stages - 1) * buf_slot_bytes(tile->buf);
     return bytes;

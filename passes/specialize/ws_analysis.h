@@ -10,17 +10,17 @@ typedef struct LiveRange {   // a copy that fills a tile, and the statements of 
     int at, first, last;   // first -1: no use
 } LiveRange;
 
-typedef struct Tile {
+typedef struct RoleTile {
     Buf *buf;
     VEC(LiveRange) live_ranges;
     Channel *channel;
-} Tile;
+} RoleTile;
 
 typedef enum { ROLE_LOAD, ROLE_TRANSPOSE, ROLE_COMPUTE } RoleKind;
 
 struct Channel {   // tiles that are filled and emptied at the same time share mbarriers
     Consume consume;
-    VEC(Tile *) tiles;
+    VEC(RoleTile *) tiles;
     int64_t slots, bytes;
     bool by_threads;   // some statement other than wgmma reads them
     bool single_use;   // filled a single time per CTA: the producer does not wait for empty
@@ -30,11 +30,11 @@ struct Channel {   // tiles that are filled and emptied at the same time share m
     Counter counter;   // of the role being built
 };
 
-typedef struct Plan {
+typedef struct RolePlan {
     Arena *arena;
     const Target *target;
     const Stmt *grid;
-    VEC(Tile *) tiles;
+    VEC(RoleTile *) tiles;
     VEC(Channel *) channels;
     VEC(const Buf *) sources;   // tensors that tiles are loaded from
     Map *required;              // scalars in the producer's slice
@@ -43,18 +43,18 @@ typedef struct Plan {
     bool pipelined, computed;
     bool transposes;   // some tile is transposed in shared memory, by a role of its own
     int producers;     // warpgroups that load or transpose
-} Plan;
+} RolePlan;
 
 // Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.
-const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, Plan *plan);
+const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan);
 int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number of consumers
 // The channel whose tile can serve as staging, and the store; NULL: none.
-Channel *cooperative_staged(const Plan *plan, const Stmt **store);
+Channel *cooperative_staged(const RolePlan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
-Tile *tile_of(const Plan *plan, const Buf *buf);          // NULL: no tile
-bool loads_tile(const Stmt *stmt, void *user);            // for block_any
-bool transposes_loaded(const Stmt *stmt, void *plan);     // for block_any: a loaded tile is transposed to another one
-bool sets_required(const Plan *plan, const Stmt *stmt);   // changes a scalar that the load role needs
+RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
+bool loads_tile(const Stmt *stmt, void *user);             // for block_any
+bool transposes_loaded(const Stmt *stmt, void *plan);      // for block_any: a loaded tile is transposed to another one
+bool sets_required(const RolePlan *plan, const Stmt *stmt);   // changes a scalar that the load role needs
 // A scalar that the load role needs, or an assumption about such scalars only.
-bool load_knows(const Plan *plan, const Stmt *stmt);
+bool load_knows(const RolePlan *plan, const Stmt *stmt);

@@ -70,7 +70,7 @@ void info_device(Arena *arena, StrBuf *out) {
         driver.device_attribute(&multiprocessors, CUDA_MULTIPROCESSORS, device);
         driver.device_attribute(&shared, CUDA_SHARED_OPTIN, device);
         const Target *target = target_of(&driver, device);
-        sb_printf(out, "device %d   %s, %d multiprocessors, %d KB of shared memory for a block, target %s\n", i, name,
+        sb_printf(out, "device %d   %s, %d multiprocessors, %d KB of shared memory for a CTA, target %s\n", i, name,
                   multiprocessors, shared / 1024, target ? target->name : "none");
     }
 }

@@ -168,7 +168,7 @@ static const char *chosen_text(Builder *b, const Func *kernel, const int cluster
     StrBuf out;
     sb_init(&out, b->arena);
     int blocks = cluster[0] * cluster[1] * cluster[2];
-    if (blocks > 1) sb_printf(&out, "; clusters of %d blocks", blocks);
+    if (blocks > 1) sb_printf(&out, "; clusters of %d CTAs", blocks);
     const char *before = "; roles";
     for (int i = 0; i < body->count; i++) {
         const Stmt *role = body->items[i];

@@ -26,7 +26,7 @@ NUMBER = re.compile(r"\b\d+\b")
 
 
 BUFFER = re.compile(r"\b(\w+): (?:in |out |inout )?(?:\w+)\[([^\]]*)\]")
-OP = re.compile(r'^OP\(\w+, "(\w+)", (.*?), "(?:[^"\\]|\\.)*", (.*)\)$', re.M)
+OP = re.compile(r'^OP\(\w+, "(\w+)", (.*?),\s+(?:"(?:[^"\\]|\\.)*"\s*)+,\s+(.*?)\)$(?=\n(?:$|/|O|#))', re.M | re.S)
 OPERAND = re.compile(r"OPERAND\((\w+), (\w+)([^)]*)\)")
 ATTR = re.compile(r'^ATTR\(\w+, "(\w+)", "([isne*]*)"', re.M)
 MECHANISM = re.compile(r'^VIA\(\w+, "(\w+)"', re.M)

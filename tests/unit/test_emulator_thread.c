@@ -276,7 +276,7 @@ static const char printing[] = IN_THREADS("y[t] = x[t]; if (t == 33) print(\"val
 static void print_says_who_and_what(void **state) {
     Outcome out = run_source(*state, printing, 1);
     assert_true(out.passed);
-    assert_non_null(strstr(out.text, "thread 33 of block 0: value 33 0.5"));
+    assert_non_null(strstr(out.text, "thread 33 of CTA 0: value 33 0.5"));
 }
 
 #define CONFLICTS(INDEX)                                                                                               \

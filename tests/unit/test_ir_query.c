@@ -92,7 +92,7 @@ static void operands_have_names(void **state) {
     assert_true(match_copy(copy, &found) && !match_gemm(copy, &other));
     assert_ptr_equal(found.src, from);
     assert_ptr_equal(found.dst, to);
-    assert_true(!found.bar && !found.blocks);   // absent ones read as nothing
+    assert_true(!found.bar && !found.ctas);   // absent ones read as nothing
     assert_true(is_global_to_shared_copy(copy) && !is_shared_to_global_copy(copy));
     Arg args[] = {arg_region(from), arg_region(to), arg_region(bar), {0}, {0}, arg_value(e_bool(arena, true))};
     Stmt *started = s_call(arena, OP_COPY, COUNT_OF(args), args);

@@ -452,8 +452,8 @@ static void atoms_tile_and_copy(void **state) {
                                       atoms[i].c);
         TiledMma mma = tiled_mma(&cx, atom, cute_parse(&cx, "(2,2,1):(1,2,0)"), tiler_parse(&cx, "<_;_;_>"));
         for (int operand = OPERAND_A; operand <= OPERAND_C; operand++) {
-            Cute tv = tiled_mma_tv(&cx, mma, (Operand)operand);
-            int64_t tile = tuple_product(&cx, tiled_mma_tile(&cx, mma, (Operand)operand));
+            Cute tv = tiled_mma_tv(&cx, mma, (TiledOperand)operand);
+            int64_t tile = tuple_product(&cx, tiled_mma_tile(&cx, mma, (TiledOperand)operand));
             assert_false(cx.failed);
             bool *held = NEW_ARRAY(*state, bool, tile);
             for (int64_t k = 0; k < cute_size(&cx, tv); k++) held[cute_at(tv, k)] = true;

@@ -17,7 +17,7 @@ static const char *format(Arena *arena, const char *text) {
 }
 
 // The tree in a line: statements end with `;`, list items with `,`, tokens are joined by blanks.
-static void show(const SourceTree *tree, const Node *node, StrBuf *out) {
+static void show(const SourceTree *tree, const SourceNode *node, StrBuf *out) {
     if (node->kind == NODE_TOKEN) {
         sb_str(out, token_text(tree, node->from));
         return;

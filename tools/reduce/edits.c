@@ -58,7 +58,7 @@ void edit_apply(const SourceTree *tree, const Edit *edit, StrBuf *out) {
 // ---- deleting ----
 
 // Items first..last of a group, with the commas that separate them from the others.
-static void cut(const Node *group, int first, int last, int *from, int *to) {
+static void cut(const SourceNode *group, int first, int last, int *from, int *to) {
     *from = group->kids.items[first]->from;
     *to = group->kids.items[last]->to;
     if (group->block) return;
@@ -67,7 +67,7 @@ static void cut(const Node *group, int first, int last, int *from, int *to) {
 }
 
 // From the end, since what comes later uses what comes before.
-static void delete_runs(SourceTree *tree, const Node *group, Edits *out) {
+static void delete_runs(SourceTree *tree, const SourceNode *group, Edits *out) {
     int count = group->kids.count;
     for (int size = count; size > 0; size /= 2)
         for (int end = count; end > 0; end -= size) {
@@ -84,7 +84,7 @@ void edits_delete(SourceTree *tree, Edits *out) {
 // ---- unwrapping ----
 
 // The names of `(i in N, j in M)` become 0 in the tokens from..to-1.
-static void fix_iterators(SourceTree *tree, const Node *head, int from, int to, Changes *changes) {
+static void fix_iterators(SourceTree *tree, const SourceNode *head, int from, int to, Changes *changes) {
     for (int i = 0; i < head->kids.count; i++) {
         int name = head->kids.items[i]->from;
         if (!token_is(tree, name + 1, "in")) continue;
@@ -93,12 +93,12 @@ static void fix_iterators(SourceTree *tree, const Node *head, int from, int to, 
     }
 }
 
-static void unwrap(SourceTree *tree, const Node *item, const Node *block, Edits *out) {
+static void unwrap(SourceTree *tree, const SourceNode *item, const SourceNode *block, Edits *out) {
     Changes changes = {0};
     change(tree, &changes, item->from, block->from + 1, "");
     change(tree, &changes, block->to - 1, item->to, "");
     for (int i = 0; i < item->kids.count; i++) {
-        const Node *kid = item->kids.items[i];
+        const SourceNode *kid = item->kids.items[i];
         if (kid->kind == NODE_GROUP && !kid->block) fix_iterators(tree, kid, block->from + 1, block->to - 1, &changes);
     }
     finish(tree, &changes, out);
@@ -106,7 +106,7 @@ static void unwrap(SourceTree *tree, const Node *item, const Node *block, Edits 
 
 void edits_unwrap(SourceTree *tree, Edits *out) {
     for (int i = 0; i < tree->items.count; i++) {
-        const Node *item = tree->items.items[i];
+        const SourceNode *item = tree->items.items[i];
         for (int k = 0; k < item->kids.count; k++)
             if (item->kids.items[k]->block) unwrap(tree, item, item->kids.items[k], out);
     }
@@ -139,16 +139,16 @@ static Names find_names(SourceTree *tree, TokenKind kind) {
 }
 
 // The innermost item around each token.
-static const Node **find_items(SourceTree *tree) {
-    const Node **items = NEW_ARRAY(tree->arena, const Node *, tree->tokens.count + 1);
+static const SourceNode **find_items(SourceTree *tree) {
+    const SourceNode **items = NEW_ARRAY(tree->arena, const SourceNode *, tree->tokens.count + 1);
     for (int i = 0; i < tree->items.count; i++)   // inner ones come later
         for (int t = tree->items.items[i]->from; t < tree->items.items[i]->to; t++) items[t] = tree->items.items[i];
     return items;
 }
 
-typedef VEC(const Node *) Items;
+typedef VEC(const SourceNode *) Items;
 
-static bool has(const Items *items, const Node *item) {
+static bool has(const Items *items, const SourceNode *item) {
     for (int i = 0; i < items->count; i++)
         if (items->items[i] == item) return true;
     return false;
@@ -157,7 +157,7 @@ static bool has(const Items *items, const Node *item) {
 // Neighbours go as one run, with one comma.
 static void delete_items(SourceTree *tree, const Items *items, Changes *changes) {
     for (int i = 0; i < items->count; i++) {
-        const Node *group = items->items[i]->parent;
+        const SourceNode *group = items->items[i]->parent;
         int first = items->items[i]->index, last = first, from, to;
         while (first > 0 && has(items, group->kids.items[first - 1])) first--;
         while (last + 1 < group->kids.count && has(items, group->kids.items[last + 1])) last++;
@@ -167,9 +167,9 @@ static void delete_items(SourceTree *tree, const Items *items, Changes *changes)
 }
 
 // The statement around an item, or the item itself where the statement goes on with a block: a parameter, an iterator.
-static const Node *statement_of(const Node *item) {
+static const SourceNode *statement_of(const SourceNode *item) {
     while (!item->parent->block) {
-        const Node *outer = item->parent->parent;
+        const SourceNode *outer = item->parent->parent;
         for (int i = 0; outer->parent->block && i < outer->kids.count; i++)
             if (outer->kids.items[i]->block) return item;
         item = outer;
@@ -177,11 +177,11 @@ static const Node *statement_of(const Node *item) {
     return item;
 }
 
-static void delete_uses(SourceTree *tree, const Name *name, const Node **items, bool statements, Edits *out) {
+static void delete_uses(SourceTree *tree, const Name *name, const SourceNode **items, bool statements, Edits *out) {
     Changes changes = {0};
     Items uses = {0};
     for (int i = 0; i < name->places.count; i++) {
-        const Node *item = items[name->places.items[i]];
+        const SourceNode *item = items[name->places.items[i]];
         if (item && statements) item = statement_of(item);
         if (item && !has(&uses, item)) vec_push(tree->arena, &uses, item);
     }
@@ -190,38 +190,39 @@ static void delete_uses(SourceTree *tree, const Name *name, const Node **items, 
 }
 
 // The part of an item that begins at a token; NULL: none does.
-static const Node *kid_at(const Node *item, int token) {
+static const SourceNode *kid_at(const SourceNode *item, int token) {
     for (int i = 0; i < item->kids.count; i++)
         if (item->kids.items[i]->from == token) return item->kids.items[i];
     return NULL;
 }
 
-static const Node *brackets_at(const SourceTree *tree, const Node *item, int token, const char *bracket) {
-    const Node *kid = kid_at(item, token);
+static const SourceNode *brackets_at(const SourceTree *tree, const SourceNode *item, int token, const char *bracket) {
+    const SourceNode *kid = kid_at(item, token);
     return kid && kid->brackets && !kid->block && token_is(tree, token, bracket) ? kid : NULL;
 }
 
 // The arguments behind a name: `k(...)`, and `k[...](...)` for a kernel with compile-time names.
-static const Node *arguments_after(const SourceTree *tree, const Node *item, int token) {
-    const Node *names = brackets_at(tree, item, token + 1, "[");
+static const SourceNode *arguments_after(const SourceTree *tree, const SourceNode *item, int token) {
+    const SourceNode *names = brackets_at(tree, item, token + 1, "[");
     return brackets_at(tree, item, names ? names->to : token + 1, "(");
 }
 
 // The indices behind a name, `x[...]`, or its extents where it is declared, `x: out f32[...]`.
-static const Node *indices_after(const SourceTree *tree, const Node *item, int token) {
+static const SourceNode *indices_after(const SourceTree *tree, const SourceNode *item, int token) {
     bool declared = token_is(tree, token + 1, ":");
     for (token++; declared && token < item->to && tree->text[tree->tokens.items[token].start] != '[';) token++;
     return brackets_at(tree, item, token, "[");
 }
 
-typedef const Node *(*ListAfter)(const SourceTree *tree, const Node *item, int token);
+typedef const SourceNode *(*ListAfter)(const SourceTree *tree, const SourceNode *item, int token);
 
 // One item in all lists behind the name that have as many of them as the first.
-static void delete_in_lists(SourceTree *tree, const Name *name, const Node **items, ListAfter list_after, Edits *out) {
+static void delete_in_lists(SourceTree *tree, const Name *name, const SourceNode **items, ListAfter list_after,
+                            Edits *out) {
     Items lists = {0};
     for (int i = 0; i < name->places.count; i++) {
-        const Node *item = items[name->places.items[i]];
-        const Node *list = item ? list_after(tree, item, name->places.items[i]) : NULL;
+        const SourceNode *item = items[name->places.items[i]];
+        const SourceNode *list = item ? list_after(tree, item, name->places.items[i]) : NULL;
         if (list && (lists.count == 0 || lists.items[0]->kids.count == list->kids.count))
             vec_push(tree->arena, &lists, list);
     }
@@ -251,7 +252,7 @@ static int value_after(const SourceTree *tree, int name) {
 }
 
 // The value from..to-1 in the place of a name, whose declarations go.
-static void put_value(SourceTree *tree, const Name *name, const Node **items, int from, int to, Edits *out) {
+static void put_value(SourceTree *tree, const Name *name, const SourceNode **items, int from, int to, Edits *out) {
     Changes changes = {0};
     Items declarations = {0};
     const char *value = join_tokens(tree, from, to);
@@ -266,13 +267,13 @@ static void put_value(SourceTree *tree, const Name *name, const Node **items, in
 }
 
 // `let NAME = value;`, `test k (NAME = value)`, `tune NAME in {value, value};`
-static void inline_values(SourceTree *tree, const Name *name, const Node **items, Edits *out) {
+static void inline_values(SourceTree *tree, const Name *name, const SourceNode **items, Edits *out) {
     for (int i = 0; i < name->places.count; i++) {
         int at = name->places.items[i], value = value_after(tree, at);
-        const Node *item = items[at];
+        const SourceNode *item = items[at];
         if (!item) continue;
         if (value) put_value(tree, name, items, value, item->to - token_is(tree, item->to - 1, ";"), out);
-        const Node *values = token_is(tree, at + 1, "in") ? brackets_at(tree, item, at + 2, "{") : NULL;
+        const SourceNode *values = token_is(tree, at + 1, "in") ? brackets_at(tree, item, at + 2, "{") : NULL;
         for (int v = 0; values && v < values->kids.count; v++)
             put_value(tree, name, items, values->kids.items[v]->from, values->kids.items[v]->to, out);
     }
@@ -280,7 +281,7 @@ static void inline_values(SourceTree *tree, const Name *name, const Node **items
 
 void edits_names(SourceTree *tree, Edits *out) {
     Names names = find_names(tree, TOKEN_WORD);
-    const Node **items = find_items(tree);
+    const SourceNode **items = find_items(tree);
     for (int i = 0; i < names.count; i++) {
         const Name *name = &names.items[i];
         if (name->places.count == 1) continue;
@@ -351,7 +352,7 @@ void edits_numbers(SourceTree *tree, Edits *out) {
 // Each item in the place of its list and of the word in front of it.
 void edits_hoist(SourceTree *tree, Edits *out) {
     for (int i = 0; i < tree->groups.count; i++) {
-        const Node *list = tree->groups.items[i];
+        const SourceNode *list = tree->groups.items[i];
         if (!list->brackets || list->block) continue;
         bool word = list->from > list->parent->from && tree->tokens.items[list->from - 1].kind == TOKEN_WORD;
         for (int k = 0; k < list->kids.count; k++) {
@@ -367,7 +368,7 @@ enum { LONGEST_RUN = 8 };
 
 void edits_elements(SourceTree *tree, Edits *out) {
     for (int i = 0; i < tree->items.count; i++) {
-        const Node *item = tree->items.items[i];
+        const SourceNode *item = tree->items.items[i];
         int count = item->kids.count, size = count - 1 < LONGEST_RUN ? count - 1 : LONGEST_RUN;
         for (; size > 0; size--)
             for (int first = count - size; first >= 0; first--)
@@ -376,7 +377,7 @@ void edits_elements(SourceTree *tree, Edits *out) {
 }
 
 // Two values after each other, as in `threads 128`, belong to two expressions; a name and its brackets to one.
-static bool ends_expression(const SourceTree *tree, const Node *element, const Node *next) {
+static bool ends_expression(const SourceTree *tree, const SourceNode *element, const SourceNode *next) {
     static const char *const ends[] = {"=", ":", "?", "in", "..", "+:", "step", ";", "->", "return"};
     for (int i = 0; i < COUNT_OF(ends); i++)
         if (token_is(tree, element->from, ends[i]) || (next && token_is(tree, next->from, ends[i]))) return true;
@@ -387,7 +388,7 @@ static bool ends_expression(const SourceTree *tree, const Node *element, const N
 
 void edits_constants(SourceTree *tree, Edits *out) {
     for (int i = 0; i < tree->items.count; i++) {
-        const Node *item = tree->items.items[i];
+        const SourceNode *item = tree->items.items[i];
         for (int first = 0, last; first < item->kids.count; first = last + 1) {
             for (last = first; last + 1 < item->kids.count; last++)
                 if (ends_expression(tree, item->kids.items[last], item->kids.items[last + 1])) break;

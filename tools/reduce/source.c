@@ -119,9 +119,9 @@ typedef struct Builder {
     const int *match;
 } Builder;
 
-static Node *add_node(Builder *b, NodeKind kind, Node *parent, int from, int to) {
-    Node *node = NEW(b->tree->arena, Node);
-    *node = (Node){.kind = kind, .from = from, .to = to, .parent = parent};
+static SourceNode *add_node(Builder *b, SourceNodeKind kind, SourceNode *parent, int from, int to) {
+    SourceNode *node = NEW(b->tree->arena, SourceNode);
+    *node = (SourceNode){.kind = kind, .from = from, .to = to, .parent = parent};
     if (parent) {
         node->index = parent->kids.count;
         vec_push(b->tree->arena, &parent->kids, node);
@@ -164,7 +164,7 @@ static int list_end(const Builder *b, int at, int end) {
     return at;
 }
 
-static void split_group(Builder *b, Node *group) {
+static void split_group(Builder *b, SourceNode *group) {
     int at = group->from + group->brackets, end = group->to - group->brackets;
     while (at < end) {
         int to = group->block ? statement_end(b, at, end) : list_end(b, at, end);
@@ -173,17 +173,17 @@ static void split_group(Builder *b, Node *group) {
     }
 }
 
-static void add_elements(Builder *b, Node *item, int from, int to) {
+static void add_elements(Builder *b, SourceNode *item, int from, int to) {
     for (int i = from; i < to; i = after(b, i)) {
         bool bracket = b->match[i] >= 0;
-        Node *node = add_node(b, bracket ? NODE_GROUP : NODE_TOKEN, item, i, after(b, i));
+        SourceNode *node = add_node(b, bracket ? NODE_GROUP : NODE_TOKEN, item, i, after(b, i));
         node->brackets = bracket;
         node->block = bracket && is_block(b, i, node->to);
     }
 }
 
 // `shared a: f32[4], b: f32[4];`: the word, a list without brackets, the semicolon.
-static void split_item(Builder *b, Node *item) {
+static void split_item(Builder *b, SourceNode *item) {
     int from = item->from, to = item->to;
     bool commas = item->parent->block && list_end(b, from, to) < to;
     if (!commas) {

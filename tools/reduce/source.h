@@ -23,17 +23,17 @@ typedef struct Token {
     int blank;           // bytes of white space and comments in front
 } Token;
 
-typedef enum { NODE_TOKEN, NODE_ITEM, NODE_GROUP } NodeKind;
+typedef enum { NODE_TOKEN, NODE_ITEM, NODE_GROUP } SourceNodeKind;
 
-typedef struct Node Node;
-struct Node {
-    NodeKind kind;
+typedef struct SourceNode SourceNode;
+struct SourceNode {
+    SourceNodeKind kind;
     int from, to;    // tokens, those of the brackets included
     bool brackets;   // a group between brackets; else the file, or the list of `shared a: ..., b: ...;`
     bool block;      // a group of statements; else its items are separated by commas
-    Node *parent;
+    SourceNode *parent;
     int index;   // among the kids of the parent
-    VEC(Node *) kids;
+    VEC(SourceNode *) kids;
 };
 
 typedef struct SourceTree {
@@ -41,8 +41,8 @@ typedef struct SourceTree {
     const char *text;
     int length;
     VEC(Token) tokens;
-    VEC(Node *) groups;   // breadth first: outer ones before inner ones
-    VEC(Node *) items;    // likewise
+    VEC(SourceNode *) groups;   // breadth first: outer ones before inner ones
+    VEC(SourceNode *) items;    // likewise
 } SourceTree;
 
 // `text` has to outlive the tree.
