@@ -1,7 +1,8 @@
 # libtilec, shared and static, with what an embedder needs to find it: CMake's package and pkg-config's file.
 #
-# Both libraries are made of one object: all folders linked into it (`ld -r`), after which every symbol of hidden
-# visibility becomes local. So tilec's internal names cannot clash with an embedder's, in the static library too.
+# Both libraries are made of one object: what the public functions need of the folders, linked into it (`ld -r`), after
+# which every symbol of hidden visibility becomes local. So tilec's internal names cannot clash with an embedder's, in the
+# static library too. The compiler, and LLVM, are not in it: `tilec serve-compiles` compiles (runtime/worker/).
 get_target_property(type tilec_runtime TYPE)
 if(NOT type STREQUAL "STATIC_LIBRARY")
   return()   # a partial tree has no library yet
@@ -19,7 +20,7 @@ set(object ${CMAKE_BINARY_DIR}/libtilec.o)
 set(archive ${CMAKE_BINARY_DIR}/libtilec.a)
 add_custom_command(
   OUTPUT ${object} ${archive}
-  COMMAND ${CMAKE_LINKER} -r -o ${object} --whole-archive ${archives}
+  COMMAND ${CMAKE_LINKER} -r -o ${object} -u tilec_version -u tilec_compile -u tilec_launch ${archives}
   COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
   COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
   COMMAND ${CMAKE_AR} rcs ${archive} ${object}
@@ -31,22 +32,18 @@ add_custom_target(tilec_static ALL DEPENDS ${archive})
 set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
 add_library(tilec_shared SHARED ${object})
 add_dependencies(tilec_shared tilec_static)
-target_link_libraries(tilec_shared PRIVATE llvm m ${CMAKE_DL_LIBS})
+target_link_libraries(tilec_shared PRIVATE m ${CMAKE_DL_LIBS})
 target_link_options(tilec_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libtilec.map)
 set_target_properties(tilec_shared PROPERTIES
   OUTPUT_NAME tilec
-  LINKER_LANGUAGE ${TILEC_LINKER_LANGUAGE}
+  LINKER_LANGUAGE C
   LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libtilec.map
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR})
 
 # What a program has to link beside libtilec.a.
-get_target_property(TILEC_STATIC_DEPENDENCIES llvm INTERFACE_LINK_LIBRARIES)
-list(APPEND TILEC_STATIC_DEPENDENCIES m ${CMAKE_DL_LIBS})
-if(TILEC_STATIC_LLVM)
-  list(APPEND TILEC_STATIC_DEPENDENCIES stdc++)
-endif()
+set(TILEC_STATIC_DEPENDENCIES m ${CMAKE_DL_LIBS})
 if(TILEC_SANITIZE)
   list(APPEND TILEC_STATIC_DEPENDENCIES -fsanitize=address,undefined)
 endif()

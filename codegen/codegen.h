@@ -24,7 +24,8 @@ typedef struct CodegenResult {
 // Compiles every kernel of the module (all at thread stage) into one PTX text; entry names by kernel_symbol(). Kernels
 // are compiled side by side, on threads of its own that end before it returns; the text does not depend on how many.
 bool codegen_module(const Module *module, const CodegenOptions *options, bool emit_llvm, CodegenResult *result);
-bool op_has_code(OpId op);   // codegen can emit it (at thread stage)
+enum { EXIT_NO_MEMORY = 3 };   // of the tool where LLVM gets no memory (no_memory.c)
+bool op_has_code(OpId op);     // codegen can emit it (at thread stage)
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena);
 Func *kernel_with_symbol(const Module *module, const char *symbol);                             // NULL: none

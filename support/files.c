@@ -133,6 +133,12 @@ char *path_canonical(Arena *arena, const char *path) {
     return copy;
 }
 
+bool path_is_within(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    while (length && folder[length - 1] == '/') length--;
+    return path[0] == '/' && strncmp(path, folder, length) == 0 && path[length] == '/';
+}
+
 bool path_is_regular(const char *path, const char **why) {
     struct stat info;
     bool there = stat(path, &info) == 0, regular = there && S_ISREG(info.st_mode);

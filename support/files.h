@@ -30,4 +30,5 @@ char *path_stem(Arena *arena, const char *path);
 // `path` relative to the folder of the file `from`.
 char *path_beside(Arena *arena, const char *from, const char *path);
 char *path_canonical(Arena *arena, const char *path);   // without links, . and ..; itself where there is no such file
-bool path_is_regular(const char *path, const char **why);   // false: *why; a pipe or a device may never end
+bool path_is_within(const char *path, const char *folder);   // both canonical
+bool path_is_regular(const char *path, const char **why);    // false: *why; a pipe or a device may never end

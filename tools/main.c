@@ -1,7 +1,9 @@
 // tilec: a thin client of the library. Results go to stdout, messages to stderr; the exit code is a TilecStatus.
 #include "runtime/api/status.h"
+#include "runtime/worker/serve.h"
 #include "tools/tool.h"
 #include <string.h>
+#include <unistd.h>
 
 static const CommandFn commands[COMMAND_COUNT] = {
 #ifndef TILEC_NO_CODEGEN
@@ -71,6 +73,9 @@ static int caught(Failure *failure) {
 }
 
 int main(int argc, char **argv) {
+#ifndef TILEC_NO_CODEGEN
+    if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0) return serve_compiles(STDIN_FILENO);
+#endif
     static Failure failure;   // static: survives the longjmp, and the arena points to it
     static Tool tool;
     if (FAILURE_CAUGHT(&failure)) {

@@ -1,4 +1,4 @@
-// libtilec: compiles `.tile` kernels to GPU code, in process, and launches them on CUDA streams.
+// libtilec: compiles `.tile` kernels to GPU code and launches them on CUDA streams.
 //
 //     source text --tilec_compile--> TilecArtefact --tilec_load--> TilecModule --tilec_launch--> work in a CUDA stream
 //                   (no GPU needed)  PTX, cubin, manifest         (libcuda, loaded at run time)
@@ -13,12 +13,15 @@
 //               these accept NULL. Strings and arrays that a query returns belong to the queried object and live as long.
 //   NULL        A query of NULL returns the value for an empty object: "", 0, false, NULL. NULL for a required argument
 //               is TILEC_ERROR_USAGE.
-//   Memory      Host memory comes from the context's allocator, except memory of LLVM, of compile threads and of the CUDA
-//               driver. The library never calls exit or abort and has no global state.
-//   Threads     Contexts, artefacts and modules are immutable after creation: any number of threads may use one at the
-//               same time (if the allocator is thread-safe). A TilecDiagnostics belongs to one thread at a time. A
-//               compile runs up to one thread per processor of the caller's affinity mask; the threads block all
-//               signals, call no code of the host program and end before the call returns. So does the process ptxas.
+//   Memory      Host memory comes from the context's allocator, except memory of the C library and of the CUDA driver. Out
+//               of memory, wherever, is TILEC_ERROR_ENVIRONMENT, and everything of the call is released.
+//   Processes   tilec_compile compiles in a process of the program `tilec`, started with posix_spawn and kept for later
+//               compiles of the context; it ends with the context, and when the host ends. A compiler that crashes, or is
+//               ended, is a status. The library itself never calls exit or abort, starts no threads and has no global
+//               state. docs/threat-model.md says what a source can do, and which limits hold.
+//   Threads     Any number of threads may use a context, an artefact or a module at the same time (if the allocator is
+//               thread-safe). A TilecDiagnostics belongs to one thread at a time. Compiles of several threads run in as
+//               many processes, each with up to one thread per processor of the caller's affinity mask.
 //   Versions    Structures that a caller fills start with `size`, set by TILEC_INIT, so that a program built against an
 //               older header keeps working.
 //
@@ -120,6 +123,13 @@ typedef struct TilecCompileOptions {
     const char *only;     // compile this kernel or program, with what it calls; NULL: the whole file
     const char *ptxas;    // path of ptxas; NULL: searched on PATH, in CUDA's usual folders, else libnvJitLink
     const char *record;   // path of a tuning record, written by `tilec tune`; NULL: none
+    // Path of the program `tilec` that compiles; NULL: the environment variable TILEC_COMPILER, else `tilec` beside the
+    // library, in the `bin` beside its folder, beside the running program, on PATH.
+    const char *compiler;
+    int64_t time_limit;        // milliseconds; the compile is then ended (ENVIRONMENT). 0: none
+    int64_t memory_limit;      // bytes of data of the compiling process, and of ptxas. 0: none
+    const char *import_root;   // imports outside of this folder are refused; NULL: any file may be imported
+    const char *repro_dir;     // after an internal error the failing program is written to this folder; NULL: it is not
 } TilecCompileOptions;
 
 // The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
@@ -130,7 +140,8 @@ typedef struct TilecCompileOptions {
     { .size = sizeof(Type) }
 #endif
 
-// Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder.
+// Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
+// time limit the compile is ended, and so it is when the calling process ends.
 // *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see
 // the status). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,

@@ -41,6 +41,19 @@ struct TilecDiagnostics {
     const char *text, *json;
 };
 
+static void copy_reply(TilecDiagnostics *out, const CompileReply *reply) {
+    Arena *arena = out->object.arena;
+    out->text = arena_strdup(arena, reply->text);
+    out->json = arena_strdup(arena, reply->json);
+    for (int64_t i = 0; i < reply->count; i++) {
+        TilecDiagnostic d = reply->diagnostics[i];
+        d.file = arena_strdup(arena, d.file);
+        d.message = arena_strdup(arena, d.message);
+        d.remedy = arena_strdup(arena, d.remedy);
+        vec_push(arena, &out->items, d);
+    }
+}
+
 static void render(TilecDiagnostics *out, const DiagSink *sink) {
     Arena *arena = out->object.arena;
     StrBuf text, json;
@@ -64,16 +77,17 @@ static void render(TilecDiagnostics *out, const DiagSink *sink) {
     }
 }
 
-// The diagnostics of a sink as an object; NULL: none, or out of memory.
-static TilecDiagnostics *diagnostics_of(Allocator host, const DiagSink *sink) {
-    if (!sink || diag_count(sink) == 0) return NULL;
-    TilecDiagnostics *out = object_new(host, sizeof *out);
+// The diagnostics of a job as an object; NULL: none, or out of memory.
+static TilecDiagnostics *diagnostics_of(const Job *job) {
+    if (!job->sink || (job->reply ? job->reply->count : diag_count(job->sink)) == 0) return NULL;
+    TilecDiagnostics *out = object_new(job->host, sizeof *out);
     if (!out) return NULL;
     if (FAILURE_CAUGHT(&out->object.failure)) {
         object_free(out);
         return NULL;
     }
-    render(out, sink);
+    if (job->reply) copy_reply(out, job->reply);
+    else render(out, job->sink);
     return out;
 }
 
@@ -101,12 +115,11 @@ TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **
         Job message = {.host = job->host};
         if (job->failure.kind == FAIL_INTERNAL) message.text = job->failure.message;
         caught(&message, describe_failure);
-        if (diagnostics && message.failure.kind == FAIL_NONE && message.arena)
-            *diagnostics = diagnostics_of(job->host, message.sink);
+        if (diagnostics && message.failure.kind == FAIL_NONE && message.arena) *diagnostics = diagnostics_of(&message);
         arena_free(message.arena);
         return status;
     }
-    if (diagnostics) *diagnostics = diagnostics_of(job->host, job->sink);
+    if (diagnostics) *diagnostics = diagnostics_of(job);
     arena_free(job->arena);
     return status;
 }
@@ -145,12 +158,14 @@ TilecStatus tilec_context_create(const TilecAllocator *allocator, TilecContext *
     *out = context;
     if (!context) return TILEC_ERROR_ENVIRONMENT;
     context->host = host;
+    pool_open(&context->compilers, host);
     return TILEC_OK;
 }
 
 void tilec_context_destroy(TilecContext *context) {
     if (!context) return;
     Allocator host = context->host;
+    pool_close(&context->compilers);
     host.resize(host.user, context, 0);
 }
 

@@ -5,12 +5,13 @@
 // The files of runtime/api/:
 //
 //     api              objects, diagnostics, contexts, artefacts
-//     api_compile      tilec_compile; needs LLVM, so that a launch-only library can leave it out
+//     api_compile      tilec_compile
 //     api_launch       tilec_load, tilec_launch
 //     status           diagnostic codes -> TilecStatus
 //     info             facts about the machine, for `tilec doctor` and the layout calculator
 #pragma once
 #include "runtime/plan/plan.h"
+#include "runtime/worker/compiler.h"
 #include "support/diag.h"
 #include "support/fail.h"
 #include "tilec/tilec.h"
@@ -27,6 +28,7 @@ void object_free(void *object);
 
 struct TilecContext {
     Allocator host;
+    CompilerPool compilers;
 };
 
 struct TilecKernel {
@@ -49,6 +51,7 @@ typedef struct Job {
     Arena *arena;
     DiagSink *sink;
     const char *text;
+    const CompileReply *reply;   // whose diagnostics stand for those of `sink`; NULL: none
 } Job;
 
 // Runs `work` with an arena, a sink and a failure point; frees all memory but the objects that `work` created.

@@ -1,52 +1,62 @@
-// tilec_compile, in a file of its own: the rest of the API needs no LLVM.
+// tilec_compile: asks a process of runtime/worker/.
+#include "codegen/process.h"
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
-#include "runtime/compile/compile.h"
 #include <string.h>
+#include <unistd.h>
 
 typedef struct CompileJob {
     Job job;
+    CompilerPool *compilers;
+    Compiler *compiler;   // that works for this job
     const char *name, *text;
     size_t length;
     TilecCompileOptions options;
+    CompileReply reply;
     TilecArtefact **out;
 } CompileJob;
 
-static CompileOptions options_of(const CompileJob *c, const Target *target) {
-    CompileOptions options = compile_options(target);
-    Define *defines = NEW_ARRAY(c->job.arena, Define, c->options.define_count + 1);
-    for (size_t i = 0; i < c->options.define_count; i++)
-        defines[i] = (Define){c->options.defines[i].name, c->options.defines[i].value};
-    options.defines = defines;
-    options.define_count = (int)c->options.define_count;
-    options.only = c->options.only;
-    if (c->options.optimize) options.optimize = c->options.optimize;   // 0 stands for the default
-    options.lines = !c->options.no_lines;
-    options.ptxas = c->options.ptxas;
-    options.upto = c->options.no_assemble ? UPTO_PTX : UPTO_CUBIN;
-    options.passes.talk = NULL;
-    return options;
+// ptxas is searched here: the process's environment is that of its start.
+static CompileRequest request_of(const CompileJob *c, const char *folder, const cpu_set_t *processors) {
+    const TilecCompileOptions *options = &c->options;
+    return (CompileRequest){
+        .name = c->name,
+        .text = c->text,
+        .length = c->length,
+        .folder = folder,
+        .target = options->target,
+        .only = options->only,
+        .ptxas = options->ptxas || options->no_assemble ? options->ptxas : find_program(c->job.arena, "ptxas"),
+        .record = options->record,
+        .repro_dir = options->repro_dir,
+        .import_root = options->import_root,
+        .define_count = (int64_t)options->define_count,
+        .defines = options->defines,
+        .optimize = options->optimize,
+        .lines = !options->no_lines,
+        .assemble = !options->no_assemble,
+        .memory_limit = options->memory_limit,
+        .processors = processors,
+    };
 }
 
-static TilecStatus compile_source(Job *job) {
+static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
-    const Target *target = c->options.target ? target_named(c->options.target) : NULL;
-    if (!target) {
-        diag(job->sink, (Span){0}, T_UNKNOWN_TARGET, c->options.target ? c->options.target : "");
-        return TILEC_ERROR_USAGE;
-    }
-    CompileOptions options = options_of(c, target);
-    Loader loader = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
-    Compiled compiled;
-    Record record;
-    loader.record_path = c->options.record;
-    loader.record = c->options.record ? &record : NULL;
-    if ((loader.record && !record_read(job->arena, job->sink, loader.record_path, true, &record)) ||
-        !loader_open_text(&loader, c->name, c->text, c->length) || !compile(&loader, job->arena, &options, &compiled)) {
-        TilecStatus status = status_of(job->sink, 0);
-        return status == TILEC_OK ? TILEC_ERROR_INTERNAL : status;
-    }
-    return artefact_make(job, compiled.ptx, compiled.manifest, compiled.packed, compiled.packed_size, c->out);
+    enum { FOLDER = 4096 };
+    char *folder = arena_alloc(job->arena, FOLDER);
+    cpu_set_t processors;
+    if (!getcwd(folder, FOLDER)) folder[0] = 0;
+    CPU_ZERO(&processors);
+    sched_getaffinity(0, sizeof processors, &processors);
+    CompileRequest request = request_of(c, folder, &processors);
+    CompilerOptions options = {.path = c->options.compiler, .time_limit = c->options.time_limit};
+    if (!compiler_ask(c->compilers, job->arena, job->sink, &options, &request, &c->compiler, &c->reply))
+        return status_of(job->sink, 0);
+    TilecStatus status = (TilecStatus)c->reply.status;
+    if (status == TILEC_OK)
+        status = artefact_make(job, c->reply.ptx, c->reply.manifest, c->reply.cubin, c->reply.cubin_size, c->out);
+    if (diag_count(job->sink) == 0) job->reply = &c->reply;
+    return status;
 }
 
 TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
@@ -57,10 +67,13 @@ TilecStatus tilec_compile(TilecContext *context, const char *name, const char *t
     *artefact = NULL;
     if (diagnostics) *diagnostics = NULL;
     CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
+    c.compilers = &context->compilers;
     size_t known = options->size < sizeof c.options ? options->size : sizeof c.options;
     memcpy(&c.options, options, known);   // fields that an older caller lacks stay zero, the default
     if (c.options.define_count > 0 && !c.options.defines) return TILEC_ERROR_USAGE;
     for (size_t i = 0; i < c.options.define_count; i++)
         if (!c.options.defines[i].name || !c.options.defines[i].value) return TILEC_ERROR_USAGE;
-    return job_run(&c.job, compile_source, diagnostics);
+    TilecStatus status = job_run(&c.job, compile_elsewhere, diagnostics);
+    compiler_end(&context->compilers, c.compiler);   // one that did not answer, or not as it should
+    return status;
 }

@@ -14,6 +14,9 @@ TilecStatus status_of_code(DiagCode code) {
     case T_NO_DISASSEMBLER:
     case T_DISASSEMBLER_REFUSED:
     case T_NOT_COMPILED:
+    case T_NO_COMPILER:
+    case T_COMPILER_KILLED:
+    case T_TIME_LIMIT:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
     case T_CUDA: return TILEC_ERROR_DEVICE;
     case T_WRONG_DEVICE:
@@ -25,6 +28,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_PASS_BROKE:
     case T_ROUNDTRIP:
     case T_EMULATE_AFTER:
+    case T_COMPILER_CRASHED:
     case T_INTERNAL: return TILEC_ERROR_INTERNAL;
     default: break;
     }

@@ -25,11 +25,16 @@ static const char *path_identity(void *user, Arena *arena, const char *path) {
 
 static const char *read_import(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
                                const char **identity, size_t *length, const char **why) {
+    const Loader *loader = user;
     FileText file;
     *resolved = path_beside(arena, from, path);
     *identity = path_identity(user, arena, *resolved);
-    if (!path_is_regular(*resolved, why)) return NULL;
-    if (!file_load(arena, *resolved, SOURCE_LIMIT, &file, why)) return NULL;
+    if (loader->import_root && !path_is_within(*identity, path_identity(user, arena, loader->import_root))) {
+        *why = "it is outside of --import-root";
+        return NULL;
+    }
+    if (!path_is_regular(*identity, why)) return NULL;
+    if (!file_load(arena, *identity, SOURCE_LIMIT, &file, why)) return NULL;
     *length = file.length;
     return file.text;
 }
@@ -41,7 +46,7 @@ bool loader_open(Loader *loader, const char *path) {
 }
 
 bool loader_open_text(Loader *loader, const char *name, const char *text, size_t length) {
-    static const ImportReader reader = {.read = read_import, .identity = path_identity};
+    const ImportReader reader = {.read = read_import, .identity = path_identity, .user = loader};
     double start = seconds_now();
     loader->syntax = syntax_parse(loader->arena, loader->failure, loader->sink, name, text, length, &reader);
     loader->parse_seconds = seconds_now() - start;

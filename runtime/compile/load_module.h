@@ -25,6 +25,7 @@ typedef struct Loader {
     double parse_seconds;
     const Record *record;        // the tuning record; NULL: none
     const char *record_path;     // its path, for messages
+    const char *import_root;     // imports outside of this folder are refused; NULL: none is
     const RecordValues *shape;   // the only shape that the code will run with; NULL: any
     VEC(RecordedTile) tiles;     // added by the last load_module
     int test_choice;   // 1 + index: keep only the tests of this choice; 0: the tests that fit the chosen values

@@ -21,6 +21,7 @@ step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${work} -DCMAKE_PREFIX_PAT
      "-DCMAKE_C_FLAGS=${flags}")
 step(${CMAKE_COMMAND} --build ${work})
 step(${work}/with_shared)
+set(ENV{PATH} ${prefix}/bin:$ENV{PATH})   # where what links the static library finds the compiler
 step(${work}/with_static)
 
 find_program(PKG_CONFIG NAMES pkg-config pkgconf)

@@ -45,6 +45,7 @@ void *__real_dlopen(const char *name, int mode);
 int __real_memfd_create(const char *name, unsigned flags);
 int __real_pthread_attr_init(pthread_attr_t *attributes);
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(void *), void *user);
+int __real_posix_spawnattr_init(posix_spawnattr_t *attributes);
 int __real_posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions);
 int __real_posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int from, int to);
 int __real_posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *actions, int fd, const char *path, int flags,
@@ -88,6 +89,10 @@ int __wrap_pthread_attr_init(pthread_attr_t *attributes) {
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*work)(void *), void *user) {
     return refused() ? EAGAIN : __real_pthread_create(thread, attributes, work, user);
+}
+
+int __wrap_posix_spawnattr_init(posix_spawnattr_t *attributes) {
+    return refused() ? ENOMEM : __real_posix_spawnattr_init(attributes);
 }
 
 int __wrap_posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions) {

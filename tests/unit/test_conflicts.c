@@ -73,8 +73,8 @@ typedef struct Programs {
 // gemm_split_k.tile), and of sums in f32 on their way to TMA (gemm_split_k.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0;
-    bool sums =
-        strcmp(kernel->name, "gemm_split_k_sums") == 0 || strncmp(kernel->name, "add_partials", strlen("add_partials")) == 0;
+    bool sums = strcmp(kernel->name, "gemm_split_k_sums") == 0 ||
+                strncmp(kernel->name, "add_partials", strlen("add_partials")) == 0;
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
 

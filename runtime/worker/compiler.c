@@ -1,0 +1,247 @@
+#include "runtime/worker/compiler.h"
+#include "codegen/codegen.h"
+#include "codegen/process.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { MOST_IDLE = 8 };
+
+struct Compiler {
+    Compiler *next;
+    pid_t id, owner;   // owner: a process that the host forks shares the socket, but may not use it
+    int socket;
+    char path[];
+};
+
+// ---- where the program is ----
+
+static bool is_program(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
+}
+
+// Beside `file`, or in the `bin` of the folder that `lib`, or a folder of lib, is in.
+static const char *program_near(Arena *arena, const char *file) {
+    static const char *const places[] = {"tilec", "../bin/tilec", "../../bin/tilec"};
+    const char *slash = strrchr(file, '/');
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        const char *path = arena_printf(arena, "%.*s/%s", (int)(slash - file), file, places[i]);
+        if (is_program(path)) return path;
+    }
+    return NULL;
+}
+
+static const char *find_compiler(Arena *arena) {
+    static const char here;   // in the library, or in the program that it is linked into
+    const char *found = getenv("TILEC_COMPILER");
+    char self[4096];
+    Dl_info library;
+    if (found && found[0]) return found;
+    if (dladdr(&here, &library) && library.dli_fname && (found = program_near(arena, library.dli_fname))) return found;
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[length > 0 ? length : 0] = 0;
+    found = program_near(arena, self);
+    return found ? found : find_program(arena, "tilec");
+}
+
+// ---- starting and ending it ----
+
+// Signals as a program expects them, whatever the host ignores or blocks, and a group of its own, which includes ptxas.
+static int set_attributes(posix_spawnattr_t *attributes) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int error = posix_spawnattr_setsigmask(attributes, &none);
+    if (!error) error = posix_spawnattr_setsigdefault(attributes, &all);
+    if (!error) error = posix_spawnattr_setpgroup(attributes, 0);
+    return error ? error
+                 : posix_spawnattr_setflags(attributes,
+                                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+}
+
+// Standard input is the socket.
+static int spawn_with(Compiler *compiler, int socket, const posix_spawnattr_t *attributes) {
+    char *const arguments[] = {compiler->path, (char *)"serve-compiles", NULL};
+    posix_spawn_file_actions_t actions;
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error) return error;
+    error = posix_spawn_file_actions_adddup2(&actions, socket, STDIN_FILENO);
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO && !error; fd++)
+        error = posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_WRONLY, 0);
+    if (!error) error = posix_spawn(&compiler->id, compiler->path, &actions, attributes, arguments, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return error;
+}
+
+static int spawn(Compiler *compiler, int socket) {
+    posix_spawnattr_t attributes;
+    int error = posix_spawnattr_init(&attributes);
+    if (error) return error;
+    error = set_attributes(&attributes);
+    if (!error) error = spawn_with(compiler, socket, &attributes);
+    if (error) compiler->id = 0;
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+static int start(Compiler *compiler) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return errno;
+    compiler->socket = pair[0];
+    int above = fcntl(pair[1], F_DUPFD_CLOEXEC, STDERR_FILENO + 1);   // dup2 of 0 to 0 would leave it to be closed
+    int error = above < 0 ? errno : spawn(compiler, above);
+    if (above >= 0) close(above);
+    close(pair[1]);
+    return error;
+}
+
+// Its exit status, after ending it where it runs; 0: unknown, a host that ignores its children has taken it away.
+static int end_and_wait(Compiler *compiler) {
+    int status = 0;
+    if (compiler->socket >= 0) close(compiler->socket);
+    if (compiler->id <= 0 || compiler->owner != getpid()) return 0;
+    kill(-compiler->id, SIGKILL);
+    while (waitpid(compiler->id, &status, 0) < 0)
+        if (errno != EINTR) return 0;
+    return status;
+}
+
+void compiler_end(CompilerPool *pool, Compiler *compiler) {
+    if (!compiler) return;
+    end_and_wait(compiler);
+    pool->host.resize(pool->host.user, compiler, 0);
+}
+
+static Compiler *new_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, const char *path) {
+    size_t length = strlen(path) + 1;
+    Compiler *compiler = pool->host.resize(pool->host.user, NULL, sizeof *compiler + length);
+    if (!compiler) fail_out_of_memory(arena_failure(arena));
+    *compiler = (Compiler){.socket = -1, .owner = getpid()};
+    memcpy(compiler->path, path, length);
+    int error = is_program(path) ? start(compiler) : ENOENT;
+    if (!error) return compiler;
+    compiler_end(pool, compiler);
+    if (error == ENOMEM) fail_out_of_memory(arena_failure(arena));
+    diag(sink, (Span){0}, T_NO_COMPILER, path, strerror(error));
+    return NULL;
+}
+
+// ---- those that are kept ----
+
+void pool_open(CompilerPool *pool, Allocator host) {
+    *pool = (CompilerPool){.host = host};
+    pthread_mutex_init(&pool->lock, NULL);
+}
+
+void pool_close(CompilerPool *pool) {
+    for (Compiler *c = pool->idle, *next; c; c = next) {
+        next = c->next;
+        compiler_end(pool, c);
+    }
+    pthread_mutex_destroy(&pool->lock);
+}
+
+static Compiler *take_idle(CompilerPool *pool) {
+    pthread_mutex_lock(&pool->lock);
+    Compiler *compiler = pool->idle;
+    if (compiler) pool->idle = compiler->next, pool->count--;
+    pthread_mutex_unlock(&pool->lock);
+    return compiler;
+}
+
+static void keep(CompilerPool *pool, Compiler *compiler) {
+    pthread_mutex_lock(&pool->lock);
+    bool room = pool->count < MOST_IDLE;
+    if (room) {
+        compiler->next = pool->idle;
+        pool->idle = compiler;
+        pool->count++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (!room) compiler_end(pool, compiler);
+}
+
+// Waits for a request, is this process's, and is the program that is asked for.
+static bool serves(const Compiler *compiler, const char *path) {
+    struct pollfd state = {.fd = compiler->socket, .events = POLLIN};
+    return compiler->owner == getpid() && strcmp(compiler->path, path) == 0 && poll(&state, 1, 0) == 0;
+}
+
+static Compiler *take_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, const char *path) {
+    for (Compiler *compiler; (compiler = take_idle(pool)); compiler_end(pool, compiler))
+        if (serves(compiler, path)) return compiler;
+    return new_compiler(pool, arena, sink, path);
+}
+
+// ---- asking ----
+
+// It closed the socket, so it has ended or does so now.
+static void await_end(const Compiler *compiler) {
+    enum { MOST = 1000 };
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    for (int i = 0; i < MOST; i++) {
+        siginfo_t info = {0};
+        if (waitid(P_PID, (id_t)compiler->id, &info, WEXITED | WNOWAIT | WNOHANG) || info.si_pid) return;
+        nanosleep(&millisecond, NULL);
+    }
+}
+
+static void report_death(Arena *arena, DiagSink *sink, Compiler *compiler) {
+    await_end(compiler);
+    int status = end_and_wait(compiler), signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    compiler->id = compiler->socket = -1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_MEMORY) fail_out_of_memory(arena_failure(arena));
+    bool crashed = signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL || signal == SIGFPE;
+    if (signal) diag(sink, (Span){0}, crashed ? T_COMPILER_CRASHED : T_COMPILER_KILLED, signal, strsignal(signal));
+    else diag(sink, (Span){0}, T_NO_COMPILER, compiler->path, "it ended without an answer");
+}
+
+static bool report_end(Arena *arena, DiagSink *sink, Compiler *compiler, MessageEnd end, int64_t time_limit) {
+    if (end == MESSAGE_CLOSED) report_death(arena, sink, compiler);
+    if (end == MESSAGE_LATE) diag(sink, (Span){0}, T_TIME_LIMIT, (long long)time_limit);
+    if (end == MESSAGE_OTHER_VERSION) diag(sink, (Span){0}, T_NO_COMPILER, compiler->path, "it is of another version");
+    return false;
+}
+
+// A process that could not do what it was asked for may lack memory, or have lost some: it is not asked again.
+static bool is_good_as_new(int64_t status) {
+    return status != TILEC_ERROR_ENVIRONMENT && status != TILEC_ERROR_INTERNAL;
+}
+
+bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const CompilerOptions *options,
+                  const CompileRequest *request, Compiler **used, CompileReply *reply) {
+    StrBuf message;
+    const char *data, *path = options->path ? options->path : find_compiler(arena);
+    size_t size;
+    int64_t deadline = options->time_limit > 0 ? milliseconds_now() + options->time_limit : 0;
+    if (!path) {
+        diag(sink, (Span){0}, T_NO_COMPILER, "tilec", "it was not found");
+        return false;
+    }
+    sb_init(&message, arena);
+    request_write(request, &message);
+    Compiler *compiler = *used = take_compiler(pool, arena, sink, path);
+    if (!compiler) return false;
+    MessageEnd end = message_send(compiler->socket, message.text, message.length)
+                         ? message_receive(arena, compiler->socket, deadline, &data, &size)
+                         : MESSAGE_CLOSED;
+    if (end == MESSAGE_COMPLETE && !reply_read(arena, data, size, reply)) end = MESSAGE_OTHER_VERSION;
+    if (end != MESSAGE_COMPLETE) return report_end(arena, sink, compiler, end, options->time_limit);
+    if (!is_good_as_new(reply->status)) return true;
+    *used = NULL;
+    keep(pool, compiler);
+    return true;
+}

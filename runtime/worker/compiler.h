@@ -1,0 +1,29 @@
+// The library's side of runtime/worker/: processes of `tilec serve-compiles`, kept for later compiles.
+#pragma once
+#include "runtime/worker/message.h"
+#include "support/diag.h"
+#include <pthread.h>
+#include <sys/types.h>
+
+typedef struct Compiler Compiler;   // such a process
+
+typedef struct CompilerPool {
+    Allocator host;
+    pthread_mutex_t lock;
+    Compiler *idle;
+    int count;   // of them
+} CompilerPool;
+
+void pool_open(CompilerPool *pool, Allocator host);
+void pool_close(CompilerPool *pool);   // ends the idle ones
+
+typedef struct CompilerOptions {
+    const char *path;     // of the program tilec; NULL: searched
+    int64_t time_limit;   // milliseconds; 0: none
+} CompilerOptions;
+
+// Asks an idle process, or a new one. *used is the process while it works: after leaving by the failure point, call
+// compiler_end(used). False: reported.
+bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const CompilerOptions *options,
+                  const CompileRequest *request, Compiler **used, CompileReply *reply);
+void compiler_end(CompilerPool *pool, Compiler *compiler);   // and all that it started; NULL is allowed

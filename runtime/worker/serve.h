@@ -1,0 +1,18 @@
+// `tilec serve-compiles`: compiles what the library asks for through a socket, until that is closed.
+#pragma once
+#include "runtime/api/api.h"
+#include "runtime/worker/message.h"
+
+typedef struct Answer {
+    Job job;
+    const CompileRequest *request;
+    Arena *arena;   // of what the reply points to
+    TilecDiagnostics *diagnostics;
+    CompileReply reply;
+} Answer;
+
+// Compiles in this process. The reply is there until answer_free.
+void answer_request(const CompileRequest *request, Answer *out);
+void answer_free(Answer *answer);
+
+int serve_compiles(int socket);   // the exit code

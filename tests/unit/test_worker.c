@@ -1,0 +1,335 @@
+// Compiles in another process: what is sent, and what becomes of a process that does not answer as it should.
+#include "runtime/worker/message.h"
+#include "support/diag.h"
+#include "tests/unit/unit.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <tilec/tilec.h>
+#include <unistd.h>
+
+static const char source[] = "kernel zero(x: out f32[N]) { grid (b in N) threads 32 { x[b] = 0; } }";
+
+// ---- messages ----
+
+static CompileRequest full_request(const cpu_set_t *processors) {
+    static const TilecDefine defines[] = {{"A", "1"}, {"B", ""}};
+    return (CompileRequest){.name = "a.tile",
+                            .text = "text\0with a zero",
+                            .length = 16,
+                            .folder = "/",
+                            .target = "sm_80",
+                            .record = "",
+                            .define_count = 2,
+                            .defines = defines,
+                            .memory_limit = 1LL << 40,
+                            .processors = processors};
+}
+
+static void test_request(void **state) {
+    Arena *arena = *state;
+    cpu_set_t processors;
+    StrBuf message;
+    CompileRequest read;
+    memset(&processors, 5, sizeof processors);
+    CompileRequest request = full_request(&processors);
+    sb_init(&message, arena);
+    request_write(&request, &message);
+    assert_true(request_read(arena, message.text, message.length, &read));
+    assert_string_equal(read.name, "a.tile");
+    assert_int_equal(read.length, 16);
+    assert_memory_equal(read.text, request.text, 16);
+    assert_string_equal(read.record, "");
+    assert_null(read.only);
+    assert_int_equal(read.define_count, 2);
+    assert_string_equal(read.defines[1].name, "B");
+    assert_int_equal(read.memory_limit, 1LL << 40);
+    assert_memory_equal(read.processors, &processors, sizeof processors);
+    for (size_t cut = 0; cut < message.length; cut++) assert_false(request_read(arena, message.text, cut, &read));
+}
+
+// No damaged byte leads out of the message.
+static void test_damaged_reply(void **state) {
+    Arena *arena = *state;
+    static const TilecDiagnostic diagnostic = {.code = 7, .file = "f", .line = 3, .message = "m", .remedy = ""};
+    CompileReply reply = {.ptx = "ptx",
+                          .manifest = "{}",
+                          .cubin = "\1\2",
+                          .cubin_size = 2,
+                          .count = 1,
+                          .diagnostics = &diagnostic,
+                          .text = "t",
+                          .json = "j"};
+    CompileReply read;
+    StrBuf message;
+    sb_init(&message, arena);
+    reply_write(&reply, &message);
+    assert_true(reply_read(arena, message.text, message.length, &read));
+    assert_int_equal(read.diagnostics[0].line, 3);
+    assert_int_equal(read.cubin_size, 2);
+    for (size_t at = 0; at < message.length; at++)
+        for (int value = 0; value < 256; value += 51) {
+            char *copy = arena_copy(arena, message.text, message.length);
+            copy[at] = (char)value;
+            reply_read(arena, copy, message.length, &read);
+        }
+}
+
+// ---- processes ----
+
+typedef struct Compile {
+    TilecStatus status;
+    int code;   // of the first diagnostic
+    char message[200];
+} Compile;
+
+static Compile compile_in(TilecContext *context, const TilecCompileOptions *given, const char *name, const char *text) {
+    Compile out = {0};
+    TilecArtefact *artefact = NULL;
+    TilecDiagnostics *diagnostics = NULL;
+    TilecDiagnostic first = {.message = ""};
+    TilecCompileOptions options = *given;
+    options.target = "sm_80";
+    options.no_assemble = true;
+    out.status = tilec_compile(context, name, text, strlen(text), &options, &artefact, &diagnostics);
+    assert_int_equal(out.status == TILEC_OK, artefact != NULL);
+    tilec_diagnostics_get(diagnostics, 0, &first);
+    out.code = first.code;
+    snprintf(out.message, sizeof out.message, "%s", first.message);
+    tilec_diagnostics_destroy(diagnostics);
+    tilec_artefact_destroy(artefact);
+    return out;
+}
+
+static Compile compile(const TilecCompileOptions *options, const char *name, const char *text) {
+    TilecContext *context;
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    Compile out = compile_in(context, options, name, text);
+    tilec_context_destroy(context);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);   // nothing is left behind
+    return out;
+}
+
+// A program in the place of the compiler, which reads nothing.
+static Compile compile_with_script(const char *script, int64_t time_limit) {
+    char path[] = "/tmp/tilec_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    dprintf(fd, "#!/bin/sh\n%s\n", script);
+    fchmod(fd, 0700);
+    close(fd);
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.compiler = path;
+    options.time_limit = time_limit;
+    Compile out = compile(&options, "a.tile", source);
+    unlink(path);
+    return out;
+}
+
+static void test_no_compiler(void **state) {   // covers T0820
+    (void)state;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    static const char *const paths[] = {"/nowhere/tilec", "/", "/dev/null", ""};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        options.compiler = paths[i];
+        Compile done = compile(&options, "a.tile", source);
+        assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+        assert_int_equal(done.code, 820);
+    }
+    static const char *const scripts[] = {"exit 0", "exit 1", "exec 0<&-; sleep 0.1; exit 2",
+                                          "printf 'tilec of another version, which has a longer name' >&0; exit 0"};
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        Compile done = compile_with_script(scripts[i], 0);
+        assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+        assert_int_equal(done.code, 820);
+    }
+}
+
+static void test_ended(void **state) {
+    (void)state;
+    Compile done = compile_with_script("kill -KILL $$", 0);   // covers T0821
+    assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+    assert_int_equal(done.code, 821);
+    done = compile_with_script("kill -SEGV $$", 0);   // covers T0822
+    assert_int_equal(done.status, TILEC_ERROR_INTERNAL);
+    assert_int_equal(done.code, 822);
+    assert_non_null(strstr(done.message, "signal 11"));
+    done = compile_with_script("exit 3", 0);
+    assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+    assert_int_equal(done.code, 9902);
+}
+
+static void test_time_limit(void **state) {   // covers T0823
+    (void)state;
+    Compile done = compile_with_script("sleep 100", 50);
+    assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+    assert_int_equal(done.code, 823);
+}
+
+// A later compile of a context takes the process of an earlier one, in the caller's folder of then.
+static void test_kept(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    char folder[] = "/tmp/tilec_XXXXXX";
+    int here = open(".", O_RDONLY);
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    assert_int_equal(chdir(folder), 0);
+    FILE *file = fopen("one.tile", "w");
+    fputs("const ONE = 1;", file);
+    fclose(file);
+    char text[200];
+    snprintf(text, sizeof text, "import \"one.tile\"; %s", source);
+    assert_int_equal(compile_in(context, &options, "a.tile", text).status, TILEC_OK);
+    assert_int_equal(compile_in(context, &options, "a.tile", "kernel").status, TILEC_ERROR_SOURCE);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    remove("one.tile");
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+    rmdir(folder);
+
+    pid_t child = fork();   // shares the context, and is to have processes of its own
+    if (child == 0) {
+        Compile done = compile_in(context, &options, "a.tile", source);
+        tilec_context_destroy(context);
+        _exit(done.status == TILEC_OK ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    tilec_context_destroy(context);
+}
+
+// The process of the last compile; 0: this kernel does not list children.
+static pid_t compiling_process(void) {
+    char path[64];
+    int id = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
+    FILE *file = fopen(path, "r");
+    if (!file || fscanf(file, "%d", &id) != 1) id = 0;
+    if (file) fclose(file);
+    return id;
+}
+
+// One that ended while nobody asked it is replaced.
+static void test_replaced(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    siginfo_t info;
+    pid_t process = compiling_process();
+    if (process > 0 && kill(process, SIGKILL) == 0) waitid(P_PID, (id_t)process, &info, WEXITED | WNOWAIT);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    tilec_context_destroy(context);
+}
+
+static bool runs(pid_t process) {
+    char path[64], state = 'Z';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*d %*s %c", &state) != 1) state = 'Z';
+    if (file) fclose(file);
+    return state != 'Z';
+}
+
+// A host that ends, in whatever way, leaves no process.
+static void test_host_ends(void **state) {
+    (void)state;
+    int to_us[2], milliseconds = 10000;
+    pid_t process = 0;
+    assert_int_equal(pipe(to_us), 0);
+    pid_t host = fork();
+    if (host == 0) {
+        TilecContext *context;
+        TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+        if (tilec_context_create(NULL, &context) == TILEC_OK) compile_in(context, &options, "a.tile", source);
+        process = compiling_process();
+        if (write(to_us[1], &process, sizeof process) < 0) _exit(1);
+        raise(SIGKILL);
+    }
+    close(to_us[1]);
+    assert_int_equal(read(to_us[0], &process, sizeof process), sizeof process);
+    close(to_us[0]);
+    waitpid(host, NULL, 0);
+    while (process > 0 && runs(process) && milliseconds--) usleep(1000);
+    assert_true(milliseconds > 0);
+}
+
+// A host that ignores its children, and has signals blocked.
+static void test_careless_host(void **state) {
+    (void)state;
+    sigset_t all, before;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &before);
+    signal(SIGCHLD, SIG_IGN);
+    Compile done = compile(&options, "a.tile", source);
+    signal(SIGCHLD, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    assert_int_equal(done.status, TILEC_OK);
+}
+
+#ifndef __SANITIZE_ADDRESS__   // whose shadow memory is over every limit
+static void test_memory_limit(void **state) {
+    (void)state;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    for (int64_t limit = 1; limit <= 1LL << 40; limit *= 4) {
+        options.memory_limit = limit;
+        Compile done = compile(&options, "a.tile", source);
+        if (done.status == TILEC_OK) continue;
+        assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+        assert_true(done.code == 9902 || done.code == 0);
+        assert_true(limit < 1LL << 30);
+    }
+}
+#endif
+
+static void test_import_root(void **state) {
+    (void)state;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    char folder[] = "/tmp/tilec_XXXXXX", path[100], name[100];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/one.tile", folder);
+    snprintf(name, sizeof name, "%s/a.tile", folder);
+    FILE *file = fopen(path, "w");
+    fputs("const ONE = 1;", file);
+    fclose(file);
+    char text[200];
+    snprintf(text, sizeof text, "import \"../%s/./one.tile\"; %s", folder + strlen("/tmp/"), source);
+    options.import_root = folder;
+    assert_int_equal(compile(&options, name, text).status, TILEC_OK);
+    options.import_root = "/usr";
+    assert_int_equal(compile(&options, name, text).code, 109);
+    options.import_root = "/";
+    assert_int_equal(compile(&options, name, text).status, TILEC_OK);
+    remove(path);
+    rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {IN_ARENA(test_request),
+                                       IN_ARENA(test_damaged_reply),
+                                       cmocka_unit_test(test_no_compiler),
+                                       cmocka_unit_test(test_ended),
+                                       cmocka_unit_test(test_time_limit),
+                                       cmocka_unit_test(test_kept),
+                                       cmocka_unit_test(test_replaced),
+                                       cmocka_unit_test(test_host_ends),
+                                       cmocka_unit_test(test_careless_host),
+#ifndef __SANITIZE_ADDRESS__
+                                       cmocka_unit_test(test_memory_limit),
+#endif
+                                       cmocka_unit_test(test_import_root)};
+    return run(tests);
+}
