@@ -26,7 +26,7 @@ SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_s
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|release)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
-SEPARATE = "@apart"   # no attribute: kernels that such a program launches
+SEPARATE = "@separate"   # no attribute: kernels that such a program launches
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 
