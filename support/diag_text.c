@@ -17,6 +17,7 @@
 // U+FFFD. A line longer than fits is cut to a window around its first mark.
 #include "support/diag_impl.h"
 #include "support/utf8.h"
+#include <limits.h>
 #include <string.h>
 
 enum { TAB = 4, WINDOW = 160, WINDOW_BEFORE = 60, MOST_MARKS = 8 };
@@ -99,6 +100,15 @@ static Cells lay_out(Arena *arena, const char *line, size_t length, int from, in
     return cells;
 }
 
+// A name or message: what cannot be printed in it becomes U+FFFD, a line's end too.
+static const char *printable(Arena *arena, const char *text) {
+    const char *c = text;
+    while (*c >= ' ' && *c <= '~') c++;
+    if (!*c) return text;
+    Cells cells = lay_out(arena, text, strlen(text), 0, INT_MAX);
+    return sb_text(&cells.text);
+}
+
 static int cell_of(const Cells *cells, size_t length, int column) {
     if (column < 1) column = 1;
     size_t byte = (size_t)column - 1;
@@ -163,7 +173,7 @@ static void underline(Writer *w, const Marks *marks, Severity severity, int from
     const Mark *last = &marks->items[marks->count - 1];
     if (*last->text) {
         if (painted != last) mark_color(w, last, severity);
-        sb_printf(w->out, " %s", last->text);
+        sb_printf(w->out, " %s", printable(w->out->arena, last->text));
     }
     paint(w, RESET);
     end_line(w);
@@ -181,7 +191,7 @@ static void hang(Writer *w, const Marks *marks, int count, bool text, Severity s
         if (!*mark->text || mark->from < cell) continue;
         repeat(w->out, ' ', mark->from - cell);
         mark_color(w, mark, severity);
-        sb_str(w->out, last && text ? mark->text : "|");
+        sb_str(w->out, last && text ? printable(w->out->arena, mark->text) : "|");
         paint(w, RESET);
         cell = mark->from + 1;
     }
@@ -290,7 +300,8 @@ static void excerpts(Writer *w, const Diag *d) {
             vec_push(arena, &group, marks.items[i]);
         }
         if (span.file != before.file) {
-            sb_printf(w->out, "%*s::: %s:%d:%d\n", w->gutter + 1, "", diag_source_name(w->sink, span.file), span.line,
+            sb_printf(w->out, "%*s::: %s:%d:%d\n", w->gutter + 1, "",
+                      printable(arena, diag_source_name(w->sink, span.file)), span.line,
                       diag_column(w->sink, span.file, span.line, span.column));
             before.line = 0;
         }
@@ -309,9 +320,14 @@ static void note(Writer *w, const char *kind, const char *text) {
     sb_printf(w->out, "%s: ", kind);
     paint(w, RESET);
     int indent = w->gutter + 3 + (int)strlen(kind) + 2;
-    for (const char *at = text; *at; at++) {   // a note of several lines stays in its column
-        sb_char(w->out, *at);
-        if (*at == '\n' && at[1]) repeat(w->out, ' ', indent);
+    for (const char *at = text; *at;) {   // a note of several lines stays in its column
+        size_t length = strcspn(at, "\n");
+        sb_str(w->out, printable(w->out->arena, arena_strndup(w->out->arena, at, length)));
+        at += length;
+        if (*at == '\n' && *++at) {
+            sb_char(w->out, '\n');
+            repeat(w->out, ' ', indent);
+        }
     }
     end_line(w);
 }
@@ -320,14 +336,14 @@ void diag_render_text(const DiagSink *sink, const Diag *d, bool color, StrBuf *o
     Writer w = {.sink = sink, .out = out, .color = color, .gutter = 1};
     paint(&w, BOLD);
     if (d->span.line)
-        sb_printf(out, "%s:%d:%d: ", diag_source_name(sink, d->span.file), d->span.line,
+        sb_printf(out, "%s:%d:%d: ", printable(out->arena, diag_source_name(sink, d->span.file)), d->span.line,
                   diag_column(sink, d->span.file, d->span.line, d->span.column));
     else sb_str(out, "tilec: ");
     paint(&w, severity_color(d->row->severity));
     sb_printf(out, "%s[T%04d]", diag_severity_name(d->row->severity), (int)d->row->code);
     paint(&w, RESET);
     paint(&w, BOLD);
-    sb_printf(out, ": %s", d->message);
+    sb_printf(out, ": %s", printable(out->arena, d->message));
     paint(&w, RESET);
     sb_char(out, '\n');
     excerpts(&w, d);

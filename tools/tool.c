@@ -104,7 +104,11 @@ bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
 }
 
 Loader tool_loader(Tool *tool, const Target *target) {
-    return (Loader){.arena = tool->arena, .failure = tool->failure, .sink = tool->sink, .target = target};
+    return (Loader){.arena = tool->arena,
+                    .failure = tool->failure,
+                    .sink = tool->sink,
+                    .target = target,
+                    .import_root = option_text(&tool->options, OPTION_IMPORT_ROOT, NULL)};
 }
 
 const char *tool_record_path(Tool *tool, const char *source, bool *named) {

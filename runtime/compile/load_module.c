@@ -30,7 +30,7 @@ static const char *read_import(void *user, Arena *arena, const char *from, const
     *resolved = path_beside(arena, from, path);
     *identity = path_identity(user, arena, *resolved);
     if (loader->import_root && !path_is_within(*identity, path_identity(user, arena, loader->import_root))) {
-        *why = "it is outside of --import-root";
+        *why = "it is outside of the import root";
         return NULL;
     }
     if (!path_is_regular(*identity, why)) return NULL;

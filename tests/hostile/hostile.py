@@ -237,7 +237,7 @@ def record_cases(folder, file):
 
 FAKES = {
     "fails": ("exit 1", (70,)), "says nothing": ("exit 0", (70,)), "talks": ("head -c 3000000 /dev/zero | tr '\\0' x; exit 1", (70,)),
-    "dies": ("kill -SEGV $$", (70,)), "bytes": ("head -c 1000 /dev/zero >$out", (3,)), "an ELF's head": ("printf '\\177ELF' >$out", (3,)),
+    "dies": ("kill -SEGV $$", (3,)), "bytes": ("head -c 1000 /dev/zero >$out", (3,)), "an ELF's head": ("printf '\\177ELF' >$out", (3,)),
     "odd messages": ("printf 'ptxas info : Compiling entry function \\nspill stores bytes 9999999999999999999999 registers'; exit 1", (70,)),
     "does not know options": ("echo \"ptxas fatal : Unknown option 'x'\"; exit 1", (70,)),
     "never reads": ("exec >&- 2>&-; exit 255", (70,)),
