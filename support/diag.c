@@ -46,21 +46,16 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
-// Remarks of two variants about one place may differ in numbers and layouts only: the text before the first digit tells.
-static bool same_message(const Diag *a, const Diag *b) {
-    size_t length = strcspn(a->message, "0123456789(");
-    if (a->row->severity != SEVERITY_REMARK) return strcmp(a->message, b->message) == 0;
-    return length == strcspn(b->message, "0123456789(") && strncmp(a->message, b->message, length) == 0;
-}
-
-// The variants of a kernel go through the same passes: each gives the same remarks and errors. (What a program prints is
-// a remark, too: a line may be printed several times.)
+// The variants of a kernel go through the same passes: each gives the same remarks and errors. Code, place and message
+// identify one; what differs between variants is in its notes. (What a program prints is a remark, too: a line may be
+// printed several times.)
 static bool is_repeated(const DiagSink *sink, const Diag *again) {
     bool placed = again->row->severity == SEVERITY_REMARK || again->span.line > 0;
     if (!placed || again->row->severity == SEVERITY_WARNING || again->row->code == T_EMU_PRINT) return false;
     for (int i = 0; i < sink->diags.count; i++) {
         const Diag *d = sink->diags.items[i];
-        if (d->row == again->row && memcmp(&d->span, &again->span, sizeof d->span) == 0 && same_message(d, again))
+        if (d->row == again->row && memcmp(&d->span, &again->span, sizeof d->span) == 0 &&
+            !strcmp(d->message, again->message))
             return true;
     }
     return false;

@@ -20,6 +20,11 @@
     do {                                                                                                               \
         if ((context)->remarks) diag((context)->sink, (span), __VA_ARGS__);                                            \
     } while (0)
+// The same about `name`, with a note of what may differ from one variant to the next.
+#define REMARK_NOTE(context, span, code, name, ...)                                                                    \
+    do {                                                                                                               \
+        if ((context)->remarks) diag_note(diag((context)->sink, (span), (code), (name)), __VA_ARGS__);                 \
+    } while (0)
 
 // Evaluation has no effect, so the expression may be dropped.
 bool expr_is_pure(const Expr *expr);

@@ -279,8 +279,8 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (is_conversion(m->arena, stmt)) {
         const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
         Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
-        REMARK(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, layout_text(m->arena, from->layout),
-               layout_text(m->arena, to->layout));
+        REMARK_NOTE(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, "from %s to %s",
+                    layout_text(m->arena, from->layout), layout_text(m->arena, to->layout));
         crosses_shared(m, from->name, narrow, stmt, out);
     } else if (map_has(m->staged, stmt) && stage_fits(m, copy_of(stmt).dst)) {
         crosses_shared(m, "stage", copy_of(stmt).dst->buf->type, stmt, out);

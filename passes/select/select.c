@@ -155,7 +155,10 @@ static bool is_product_loop(const Stmt *stmt, void *user) {
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
-    return stores_tile(s->arena, s->target, s->kernel, stmt, &store);
+    const char *why;
+    bool stores = stores_tile(s->arena, s->target, s->kernel, stmt, &store, &why);
+    if (why) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
+    return stores;
 }
 
 // Requirements of a tensor map: an aligned base, rows that start on a unit, and for `boxes` no empty dim. (CUDA driver

@@ -264,10 +264,13 @@ Expr *specialized_steps(Arena *arena, const Func *kernel) {
     return shape.loop ? most_trips(arena, &shape) : e_int(arena, 1);
 }
 
-bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out) {
-    CopyOp copy;
-    return match_copy(stmt, &copy) && is_accumulator(kernel, copy.src->buf) &&
-           !tma_epilogue_problem(target, stmt, out) && written_last(arena, kernel, copy.dst->buf);
+bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out,
+                 const char **why) {
+    *why = NULL;
+    if (!is_fragment_to_global_copy(stmt) || !is_accumulator(kernel, copy_of(stmt).src->buf)) return false;
+    *why = tma_epilogue_problem(target, stmt, out);
+    if (!*why && !written_last(arena, kernel, copy_of(stmt).dst->buf)) *why = "its tensor is used after it";
+    return !*why;
 }
 
 int64_t pingpong_barriers(int64_t slots) {
@@ -282,7 +285,8 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
     int64_t bytes = cooperative ? cooperative_slots(arena, target, kernel) : 0;
     FOR_EACH_STMT (stmt, &kernel->body) {
         TmaStore store;
-        if (!stores_tile(arena, target, kernel, stmt, &store)) continue;
+        const char *why;
+        if (!stores_tile(arena, target, kernel, stmt, &store, &why)) continue;
         int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
         bytes += consumers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
     }

@@ -28,9 +28,10 @@ static inline bool is_cooperative_by_loop(const Specialization *how) {
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the result of MMAs, or sums of such results computed element by element. Its layout is wgmma's.
 bool is_accumulator(const Func *kernel, const Buf *fragment);
-// The statement stores such a fragment by TMA. The tensor is neither read nor written after that, since TMA stores are
-// not ordered with accesses of threads.
-bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out);
+// The statement stores such a fragment by TMA; *why not, if the store could be another one. The tensor is neither read
+// nor written after that, since TMA stores are not ordered with accesses of threads.
+bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out,
+                 const char **why);
 // Shared memory in addition to the source's buffers, in bytes: staging of TMA stores, slots of transposed tiles.
 // `shared`: bytes of the source's buffers; when staging does not fit, the epilogue may be staged in one of them.
 int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`

@@ -262,7 +262,7 @@ static void reductions(PassContext *context, Block *block, int from, int to, Sum
         if (i == to - 1) push_reduction_to_sum(s, &out);
     }
     *block = out;
-    REMARK(context, first->loc, T_PARTIAL_REDUCTION, s->sum->name, (long long)partials);
+    REMARK_NOTE(context, first->loc, T_PARTIAL_REDUCTION, s->sum->name, "%lld threads", (long long)partials);
 }
 
 static bool shares(const Sum *s) {

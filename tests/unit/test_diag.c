@@ -185,6 +185,9 @@ static void a_remark_is_listed_a_single_time(void **state) {
     assert_int_equal(diag_count(sink), 3);
     for (int i = 0; i < 2; i++) diag(sink, at(2, 5, 9), T_EMU_PRINT, "x = 1");   // a program's own output
     assert_int_equal(diag_count(sink), 5);
+    diag(sink, at(2, 5, 9), T_SHARED_CONFLICTS, "s1");   // about two tiles, whose names differ in a digit
+    diag(sink, at(2, 5, 9), T_SHARED_CONFLICTS, "s2");
+    assert_int_equal(diag_count(sink), 7);
 }
 
 static void diagnostics_are_data(void **state) {
