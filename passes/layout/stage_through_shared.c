@@ -206,11 +206,9 @@ static void find_work(void *user, Stmt *stmt, const Facts *facts) {
 
 static int64_t shared_bytes(const Block *block) {
     int64_t total = 0;
-    FOR_EACH_ITEM (stmt, block) {
-        if (stmt->kind == STMT_GRID) total += shared_bytes(&stmt->grid.body);
-        if (stmt->kind == STMT_FOR) total += shared_bytes(&stmt->loop.body);
-        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) total += buf_space(stmt->decl);
-    }
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of)
+            total += buf_space(stmt->decl);
     return total;
 }
 
