@@ -4,7 +4,7 @@
 // loop its copies with the iterator bound to constants. An `if` whose condition folds to a constant has one arm only,
 // so a prologue's `if (p < steps)` costs nothing where it is decided.
 #include "codegen/gen.h"
-#include "ir/rewrite.h"
+#include "ir/query.h"
 #include <string.h>
 
 static void emit_stmt(Gen *gen, Stmt *stmt);
@@ -94,20 +94,16 @@ void await_cluster(Gen *gen) {
     gen->cluster.started = true;
 }
 
-static bool find_spread_store(Visitor *visitor, Stmt *stmt) {
-    *(bool *)visitor->user |= stmt->kind == STMT_STORE && attr_get(stmt->store.buf->attrs, ATTR_CTAS);
-    *(bool *)visitor->user |= stmt->kind == STMT_CALL && stmt->call.op == OP_BARRIER;
-    return true;
-}
-
 // The last statement of the kernel's straight-line path before a write to another CTA, or a barrier.
-static void await_cluster_before(Gen *gen, Stmt *stmt) {
-    bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK, found = false;
+static void await_cluster_before(Gen *gen, const Stmt *stmt) {
+    bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK;
     if (gen->cluster.started || straight) return;
-    Visitor visitor = {.stmt = find_spread_store, .user = &found};
-    Block one = {.items = &stmt, .count = 1, .capacity = 1};
-    visit_block(&visitor, &one);
-    if (found) await_cluster(gen);
+    FOR_EACH_STMT_IN (inner, stmt) {
+        bool spread = inner->kind == STMT_STORE && attr_get(inner->store.buf->attrs, ATTR_CTAS);
+        if (!spread && !is_call(inner, OP_BARRIER)) continue;
+        await_cluster(gen);
+        return;
+    }
 }
 
 void emit_block(Gen *gen, Block *block) {
@@ -484,9 +480,11 @@ static void assume_positive(Gen *gen, Expr *extent) {
     if (extent->kind == EXPR_BINARY && extent->binary.op == BIN_MUL) {
         assume_positive(gen, extent->binary.a);
         assume_positive(gen, extent->binary.b);
-    } else if (extent->kind == EXPR_CALL && (extent->call.op == OP_CEILDIV || extent->call.op == OP_MIN)) {
-        assume_positive(gen, extent->call.args[0].value);
-        if (extent->call.op == OP_MIN) assume_positive(gen, extent->call.args[1].value);
+    } else if (is_expr_call(extent, OP_CEILDIV)) {
+        assume_positive(gen, ARG(extent, CEILDIV, a).value);
+    } else if (is_expr_call(extent, OP_MIN)) {
+        assume_positive(gen, ARG(extent, MIN, a).value);
+        assume_positive(gen, ARG(extent, MIN, b).value);
     } else if (extent->kind == EXPR_VAR) {
         facts_assume(gen->kernel.facts, e_lt(gen->arena, e_int(gen->arena, 0), extent), true);
     }

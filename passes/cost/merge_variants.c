@@ -1,5 +1,6 @@
 // Merges the tiles of a kernel into variants, with conditions by which a launch takes the cheapest.
 #include "ir/build.h"
+#include "ir/match.h"
 #include "ir/rewrite.h"
 #include "passes/cost/search_internal.h"
 #include "passes/specialize/warp_specialize.h"
@@ -21,8 +22,8 @@ static Expr *translated(Arena *arena, const Func *to, const Func *from, Expr *ex
 
 // The padding of the last tile: tile * end - X for a grid name with end ceildiv(X, tile), else 0.
 static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
-    bool divides = end->kind == EXPR_CALL && end->call.op == OP_CEILDIV && expr_is_int(end->call.args[1].value, tile);
-    return divides ? e_sub(arena, e_times(arena, (Expr *)end, tile), end->call.args[0].value) : e_int(arena, 0);
+    bool divides = is_expr_call(end, OP_CEILDIV) && expr_is_int(ARG(end, CEILDIV, b).value, tile);
+    return divides ? e_sub(arena, e_times(arena, (Expr *)end, tile), ARG(end, CEILDIV, a).value) : e_int(arena, 0);
 }
 
 // The number of co-resident clusters: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not

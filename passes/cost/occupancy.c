@@ -41,11 +41,10 @@ static void note_move(Walk *walk, const Buf *from, const Buf *to) {
 }
 
 static void note_copy(Walk *walk, const Stmt *stmt) {
-    const Region *from = stmt->call.args[0].region, *to = stmt->call.args[1].region;
-    if (!from || !to) return;
-    note_move(walk, from->buf, to->buf);
-    OccupancyBuffer *entry = entry_of(walk, to->buf);
-    if (entry) entry->is_loaded |= from->buf->scope != SCOPE_FRAGMENT;
+    CopyOp copy = copy_of(stmt);
+    note_move(walk, copy.src->buf, copy.dst->buf);
+    OccupancyBuffer *entry = entry_of(walk, copy.dst->buf);
+    if (entry) entry->is_loaded |= copy.src->buf->scope != SCOPE_FRAGMENT;
 }
 
 // `a[i, j] = x[index[i], j]`, or of `condition ? x[..] : 0`, whose type may have been widened: a gather.

@@ -55,7 +55,7 @@ int64_t gemm_step(const Target *target, const Stmt *gemm) {
     const MmaInfo *info = gemm_instruction(target, gemm);
     bool pairs = is_converted(info, gemm, 0) && is_converted(info, gemm, 1) && has_pairs(gemm, 0) && has_pairs(gemm, 1);
     bool two = target_has(target, FEATURE_LDMATRIX) && pairs;
-    return two && region_extent(gemm->call.args[0].region, 1) % (2 * info->k) == 0 ? 2 * info->k : info->k;
+    return two && region_extent(gemm_of(gemm).a, 1) % (2 * info->k) == 0 ? 2 * info->k : info->k;
 }
 
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand) {

@@ -61,7 +61,7 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
 // An arrival by each of several groups of the role's threads: the first thread of each group arrives.
 static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
-    const Expr *count = arrive->call.count > 1 ? arrive->call.args[1].value : NULL;
+    const Expr *count = arrive->call.count > 1 ? ARG(arrive, MBARRIER_ARRIVE, count).value : NULL;
     int64_t groups;
     if (!count || !expr_const(count, &groups) || groups < 1 || lower->one) return false;
     EXPECT(lower->context->failure, lower->threads % groups == 0, "%lld arrivals of %lld threads", (long long)groups,

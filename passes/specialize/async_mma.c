@@ -142,7 +142,7 @@ static int after_wait(RedundantWaits *waits, const Stmt *wait, int running) {
     int *most = map_get(waits->most, wait);
     if (!most) map_put(waits->most, wait, most = NEW(waits->arena, int));
     *most = larger(*most, running);
-    return expr_const(wait->call.args[0].value, &pending) && pending < running ? (int)pending : running;
+    return expr_const(ARG(wait, WGMMA_WAIT, n).value, &pending) && pending < running ? (int)pending : running;
 }
 
 static int after_loop(RedundantWaits *waits, Stmt *loop, Block *body, int running) {
@@ -175,7 +175,7 @@ static void keep_required(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const RedundantWaits *waits = mapper->user;
     const int *most = map_get(waits->most, stmt);
     int64_t pending;
-    if (most && expr_const(stmt->call.args[0].value, &pending) && *most <= pending) return;
+    if (most && expr_const(ARG(stmt, WGMMA_WAIT, n).value, &pending) && *most <= pending) return;
     block_push(mapper->arena, out, stmt);
 }
 

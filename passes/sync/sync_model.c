@@ -642,11 +642,11 @@ static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
     int64_t groups;
     switch (stmt->call.op) {
     case OP_BARRIER:
-        if (!stmt->call.count || !stmt->call.args[0].value) do_barrier(s);
+        if (!stmt->call.count || !ARG(stmt, BARRIER, id).value) do_barrier(s);
         return true;
     case OP_CP_ASYNC_COMMIT: do_commit(m, s); return true;
     case OP_CP_ASYNC_WAIT:
-        if (expr_const(stmt->call.args[0].value, &groups)) do_wait(m, s, groups);
+        if (expr_const(ARG(stmt, CP_ASYNC_WAIT, n).value, &groups)) do_wait(m, s, groups);
         return true;
     case OP_FENCE_ASYNC: do_fence(s); return true;
     case OP_BULK_WAIT: do_bulk_wait(m, s); return true;

@@ -77,19 +77,10 @@ bool run_pipeline(Module *module, const CompileOptions *options) {
     return fail_scope(module->failure, run_hooked, after_passes, &p);
 }
 
-static bool find_print(Visitor *visitor, Stmt *stmt) {
-    bool *found = visitor->user;
-    *found |= stmt->kind == STMT_CALL && stmt->call.op == OP_PRINT;
-    return !*found;
-}
-
 // `print` passes its arguments on the stack, so the stack frame of such a kernel is no sign of spills.
 static bool prints(const Compiled *out, const char *symbol) {
-    Func *kernel = kernel_with_symbol(out->module, symbol);
-    bool found = false;
-    Visitor visitor = {.stmt = find_print, .user = &found};
-    if (kernel) visit_block(&visitor, &kernel->body);
-    return found;
+    const Func *kernel = kernel_with_symbol(out->module, symbol);
+    return kernel && func_calls(kernel, OP_PRINT);
 }
 
 // Warns of each kernel whose registers ptxas spilled to local memory.

@@ -1,6 +1,7 @@
 #include "runtime/compile/prune_variants.h"
 #include "ir/build.h"
 #include "ir/facts.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include "passes/cost/occupancy.h"
 #include <string.h>
@@ -33,13 +34,6 @@ static bool never_holds(Arena *arena, Expr *when) {
 
 // ---- of a module ----
 
-typedef struct Search {
-    const Module *module;
-    const Target *target;
-    const char *callee;   // the kernel whose launches are searched
-    bool found;
-} Search;
-
 static bool can_run(const Module *module, const Func *func, const Target *target);
 
 static bool some_can_run(const Module *module, const char *name, const Func *but, const Target *target) {
@@ -50,34 +44,20 @@ static bool some_can_run(const Module *module, const char *name, const Func *but
     return false;
 }
 
-static bool runs_stmt(Visitor *visitor, Stmt *stmt) {
-    Search *search = visitor->user;
-    if (stmt->kind == STMT_LAUNCH)
-        search->found &= some_can_run(search->module, stmt->launch.callee, NULL, search->target);
-    return search->found;
-}
-
 // A program can run if each kernel that it launches has a variant that can.
 static bool can_run(const Module *module, const Func *func, const Target *target) {
     if (never_holds(module->arena, func->when)) return false;
     if (func->kind != FUNC_PROGRAM) return kernel_is_supported(func, target);
-    Search search = {module, target, NULL, true};
-    Visitor visitor = {.stmt = runs_stmt, .user = &search};
-    visit_block(&visitor, (Block *)&func->body);
-    return search.found;
-}
-
-static bool launches_stmt(Visitor *visitor, Stmt *stmt) {
-    Search *search = visitor->user;
-    search->found |= stmt->kind == STMT_LAUNCH && strcmp(stmt->launch.callee, search->callee) == 0;
+    FOR_EACH_STMT (stmt, &func->body)
+        if (stmt->kind == STMT_LAUNCH && !some_can_run(module, stmt->launch.callee, NULL, target)) return false;
     return true;
 }
 
 static bool launches(const Func *program, const char *callee) {
-    Search search = {.callee = callee};
-    Visitor visitor = {.stmt = launches_stmt, .user = &search};
-    if (program->kind == FUNC_PROGRAM) visit_block(&visitor, (Block *)&program->body);
-    return search.found;
+    if (program->kind != FUNC_PROGRAM) return false;
+    FOR_EACH_STMT (stmt, &program->body)
+        if (stmt->kind == STMT_LAUNCH && strcmp(stmt->launch.callee, callee) == 0) return true;
+    return false;
 }
 
 static bool launched(const Func *const *programs, int count, const char *callee) {

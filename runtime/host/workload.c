@@ -1,5 +1,6 @@
 #include "runtime/host/workload.h"
 #include "ir/build.h"
+#include "ir/match.h"
 #include <math.h>
 #include <string.h>
 
@@ -86,8 +87,7 @@ static double real_binary(Count *c, const Expr *e) {
 static double real_of(Count *c, const Expr *e) {
     Scalar value;
     const char *why;
-    if (e->kind == EXPR_CALL && e->call.op == OP_CEILDIV)
-        return real_of(c, e->call.args[0].value) / real_of(c, e->call.args[1].value);
+    if (is_expr_call(e, OP_CEILDIV)) return real_of(c, ARG(e, CEILDIV, a).value) / real_of(c, ARG(e, CEILDIV, b).value);
     if (e->kind == EXPR_BINARY && e->binary.op != BIN_DIV) return real_binary(c, e);
     return host_eval(c->arena, &c->scope, e, &value, &why) ? scalar_double(value) : NAN;
 }
@@ -102,9 +102,9 @@ static double trips(Count *c, int count, const Iter *iters) {
 static void count_block(Count *c, const Block *block, double times);
 
 static void count_gemm(Count *c, const Stmt *gemm, double times) {
-    const Region *a = gemm->call.args[0].region, *acc = gemm->call.args[2].region;
-    double flops =
-        2 * times * (double)region_extent(a, 1) * (double)region_extent(acc, 0) * (double)region_extent(acc, 1);
+    GemmOp op = gemm_of(gemm);
+    double flops = 2 * times * (double)region_extent(op.a, 1) * (double)region_extent(op.acc, 0) *
+                   (double)region_extent(op.acc, 1);
     if (isnan(flops)) c->unknown = true;
     else c->flops += flops;
 }

@@ -1,6 +1,7 @@
 // Module -> launch plan: expressions become text, `aligned(A, n)` becomes `A_address % n == 0`.
 #include "runtime/plan/build.h"
 #include "ir/build.h"
+#include "ir/match.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 #include "support/map.h"
@@ -99,6 +100,7 @@ static void plan_block(Builder *b, const Block *block, PlanSteps *out);
 // The step of a statement; NULL: the grid, or no work for the host.
 static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
     PlanStep *step = NEW(b->arena, PlanStep);
+    FillOp fill;
     switch (stmt->kind) {
     case STMT_LET:
         step->kind = DO_LET;
@@ -133,10 +135,10 @@ static PlanStep *plan_stmt(Builder *b, const Stmt *stmt) {
         }
         return step;
     case STMT_CALL:
-        if (stmt->call.op != OP_FILL) return NULL;
+        if (!match_fill(stmt, &fill)) return NULL;
         step->kind = DO_FILL;
-        step->region = plan_region(b, stmt->call.args[0].region);
-        step->value = host_expr(b, stmt->call.args[1].value);
+        step->region = plan_region(b, fill.dst);
+        step->value = host_expr(b, fill.value);
         return step;
     default: return NULL;
     }
