@@ -38,12 +38,25 @@ static bool count_agrees(Agent *agent, Barrier *barrier, int64_t id, int64_t exp
     return false;
 }
 
+// At tile stage the CTA's statements are in order, but thread regions and roles are not: they meet here.
+static void order_regions(const Agent *agent) {
+    Cta *cta = agent->cta;
+    int first = agent->role ? agent->first_thread : cta->first_thread;
+    int end = first + (int)(agent->role ? agent->role->threads : cta->machine->code->block_threads);
+    if (!cta->machine->races) return;
+    Clock *clock = NULL;
+    for (int t = first; t < end; t++) clock_arrive(cta, &clock, t);
+    for (int t = first; t < end; t++) clock_depart(cta, clock, t, true);
+    for (int t = first; t < end; t += LANES) clock_tick(cta, t / LANES);
+    clock_drop(cta, &clock);
+}
+
 static void barrier_sync(Agent *agent, const Call *call) {
     bool waits = call->op == OP_BARRIER;
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
     bool named = call->count > 0 && call->args[0].has_value;
-    if (!agent->warp && !(agent->role && named)) return;   // at tile stage statements of the CTA are ordered
+    if (!agent->warp && !(agent->role && named)) return order_regions(agent);
     if (!whole_warp(agent, "barrier")) {
         machine->stop = true;
         return;

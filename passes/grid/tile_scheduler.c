@@ -240,6 +240,7 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
         l2_hints(s->arena, s->context->target, grid);
     Trend trend = TREND_FLAT;
     s->lpt = grid->grid.persistent && is_cooperative_by_loop(how);
+    if (func_has_roles(kernel)) grid->grid.persistent = false;       // roles stand in no loop over tiles
     s->persistent = grid->grid.persistent && how->kind == WS_NONE;   // warp-specialize makes persistent CTAs itself
     bool flat = grid->grid.count == 1 && (deciding_iter(s, &trend) != 0 || (trend != TREND_UP && !s->lpt));
     if (s->persistent) make_persistent(s, tiles);

@@ -210,15 +210,40 @@ static SyncPlan plan_new(Arena *arena) {
     return (SyncPlan){.by_place = map_new(arena), .commits = map_new(arena)};
 }
 
+// A copy whose tile the role does not await is over where it stands: another role may use the tile next.
+static bool lands_here(Arena *arena, const Stmt *stmt, const Map *awaited) {
+    if (!via_is(stmt, VIA_CP_ASYNC) || (stmt->kind == STMT_CALL && stmt->call.is_async)) return false;
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->access != ACCESS_READ && map_has(awaited, buf_root(effect->buf))) return false;
+    return true;
+}
+
+static bool land_copies(Arena *arena, Block *block, const Map *awaited) {
+    bool changed = false;
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        const Stmt *next = i + 1 < block->count ? block->items[i + 1] : NULL;
+        if (!lands_here(arena, stmt, awaited)) {
+            FOR_EACH_BODY (body, stmt) changed |= land_copies(arena, body, awaited);
+        } else if (!next || !(lands_here(arena, next, awaited) || is_call(next, OP_CP_ASYNC_COMMIT))) {
+            Arg none = arg_int(arena, 0);
+            block_insert(arena, block, ++i, s_call(arena, OP_CP_ASYNC_COMMIT, 0, NULL));
+            block_insert(arena, block, ++i, s_call(arena, OP_CP_ASYNC_WAIT, 1, &none));
+            changed = true;
+        }
+    }
+    return changed;
+}
+
 static bool sync_role(PassContext *context, const Block *block, Stmt *role) {
     Arena *arena = context->arena;
     const Map *awaited = find_awaited(arena, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
-    bool awaits = map_count(awaited) > 0;
-    if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return false;
+    bool awaits = map_count(awaited) > 0, lands = land_copies(arena, &role->role.body, awaited);
+    if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return lands;
     SyncPlan plan = plan_new(arena);
     if (awaits) find_commits(arena, &plan, &role->role.body);
-    return complete(context, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body);
+    return complete(context, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body) || lands;
 }
 
 static bool sync_roles(PassContext *context, Block *block) {
