@@ -17,7 +17,7 @@ prepare() {
     cp "$build/tilec-gpu" "$folder/" && cp "$here"/tests/gpu/{run.sh,large.py,sanitize.py} "$folder/" || return 3
     for lib in "$here"/tests/programs/*/; do cp -r "$lib" "$folder/src/"; done   # what programs import
     shopt -s nullglob
-    python3 "$here/tests/gpu/random_shapes.py" "$folder/src" || return 3
+    python3 "$here/tests/random/random_shapes.py" write "$folder/src" "$here/examples" > /dev/null || return 3
     python3 "$here/tests/gpu/random_gemm.py" "$folder/src" || return 3
     cp "$here"/examples/*.tile "$here"/tests/programs/*.tile "$folder/src/"
     [ "$target" != sm_90a ] || cp "$here"/tests/gpu/*.tile "$folder/src/"

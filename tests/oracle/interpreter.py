@@ -1,15 +1,20 @@
 """A naive scalar interpreter of kernels of the tile stage: the meaning of docs/language.md, one element at a time.
 
-run(items, kernel, arguments) executes a kernel in place on tensors (Buffer) and scalars. There is no parallelism, no
-layout and no time: parallel loops and grids run in order, asynchronous copies are not parsed at all. What the manual
-leaves open becomes values.ANY or values.Near.
+run(items, kernel, arguments) executes a kernel or program in place on tensors (Buffer) and scalars; case(items, test) makes those of
+a test. There is no parallelism, no layout and no time: parallel loops, threads and grids run in order, an asynchronous copy at
+once. Roles and the blocks of a cluster run until they wait for each other. What the manual leaves open becomes values.ANY or
+values.Near.
 """
 import math
+import operator
+import threading
 from fractions import Fraction
 
 import values
 from values import ANY, Near, convert, is_float, is_integer
 
+COMPARISONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor}
 UNSET = None   # an element before its first write
 
 
@@ -155,6 +160,11 @@ class Interpreter:
     def __init__(self, items, defines):
         self.fns = {item.name: item for item in items if item.kind == "fn"}
         self.macros = {item.name: item for item in items if item.kind == "macro"}
+        self.kernels = {item.name: item for item in items if item.kind == "kernel"}
+        self.waiting, self.stopped = threading.Condition(), False
+        self.clusters = 0
+        self.handlers = {name[6:]: getattr(self, name) for name in dir(self) if name.startswith("value_")}
+        self.natives = {}   # functions of a prelude that are known
         self.file = {}
         self.defines = defines
         self.ieee = 0
@@ -177,7 +187,7 @@ class Interpreter:
 
     # ---- expressions: (value, type); type None: untyped ----
     def value(self, node, scopes):
-        return getattr(self, "value_" + node.kind)(node, scopes)
+        return self.handlers[node.kind](node, scopes)
 
     def typed(self, node, scopes, type_):
         value, source = self.value(node, scopes)
@@ -220,7 +230,9 @@ class Interpreter:
 
     def value_choose(self, node, scopes):
         """Only one arm is evaluated, but both give the type."""
-        type_ = self.type_of(node, scopes)
+        if not hasattr(node, "type"):   # names have one type wherever it stands
+            node.type = self.type_of(node, scopes)
+        type_ = node.type
         condition, _ = self.value(node.condition, scopes)
         if condition is ANY:
             return ANY, type_
@@ -293,15 +305,19 @@ class Interpreter:
         b, b_type = self.value(node.b, scopes)
         if op in ("<<", ">>"):
             return self.shift(op, a, a_type, b)
-        a, a_type = adopt(a, a_type, b_type)
-        b, b_type = adopt(b, b_type, a_type)
+        if a_type != b_type:
+            a, a_type = adopt(a, a_type, b_type)
+            b, b_type = adopt(b, b_type, a_type)
         type_ = common(a_type, b_type)
         if type_ is None:
             if isinstance(a, float) or isinstance(b, float):
                 return self.untyped(op, a, b)
             a_type = b_type = "i64"
         operation = computed(type_ or "i64")
-        a, b = convert(a, a_type, operation), convert(b, b_type, operation)
+        if a_type != operation:
+            a = convert(a, a_type, operation)
+        if b_type != operation:
+            b = convert(b, b_type, operation)
         if op in ("==", "!=", "<", "<=", ">", ">="):
             return self.compare(op, a, b), "bool"
         if a is ANY or b is ANY or isinstance(a, Near) or isinstance(b, Near):
@@ -324,7 +340,7 @@ class Interpreter:
     def compare(self, op, a, b):
         if a is ANY or b is ANY or isinstance(a, Near) or isinstance(b, Near):
             return ANY
-        return {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[op]
+        return COMPARISONS[op](a, b)
 
     def int_binary(self, op, a, b, name):
         if name == "bool":
@@ -338,8 +354,7 @@ class Interpreter:
             if values.wrap(quotient, name) != quotient:
                 return ANY
             return quotient if op == "/" else a - quotient * b
-        result = {"+": a + b, "-": a - b, "*": a * b, "&": a & b, "|": a | b, "^": a ^ b}[op]
-        return values.wrap(result, name)
+        return values.wrap(ARITHMETIC[op](a, b), name)
 
     def float_binary(self, op, a, b, name):
         if op == "+":
@@ -374,12 +389,20 @@ class Interpreter:
             self.ieee -= 1
             copied = type_ in values.FP8 and isinstance(value, float) and math.isinf(value)   # or computed with?
             return (ANY if copied else value), type_
+        if name in self.natives:
+            return self.natives[name](self.integer(node.args[0][1], scopes)), self.fns[name].result
         if name in self.fns:
             return self.call_fn(self.fns[name], node, scopes)
         if name.startswith("atomic_"):
             return self.atomic(node, scopes)
         if name == "sms":
             raise Unsupported(name)
+        if name == "cluster_rank":
+            return self.find("%cluster", scopes).rank, "i64"
+        if name == "peer":
+            place, rank = node.args[0][1], self.integer(node.args[1][1], scopes)
+            buffer = self.find("%cluster", scopes).shared[rank][place.base.name]
+            return buffer.read([self.integer(i, scopes) for i in place.indices]), buffer.type
         return self.math(name, [self.value(arg, scopes) for _, arg in node.args])
 
     def typed_call(self, node, scopes, type_):
@@ -537,7 +560,10 @@ class Interpreter:
     def do_decls(self, stmt, scopes):
         for decl in stmt.decls:
             shape = [self.integer(dim, scopes) for dim in decl.dims]
-            scopes[-1][decl.name] = Buffer(decl.type, shape, decl.scope)
+            scopes[-1][decl.name] = buffer = Buffer(decl.type, shape, decl.scope)
+            if decl.scope == "shared" and self.clusters:
+                cluster = self.find("%cluster", scopes)
+                cluster.shared[cluster.rank][decl.name] = buffer
 
     def do_let(self, stmt, scopes):
         value, type_ = settle(*self.value(stmt.value, scopes))
@@ -590,10 +616,103 @@ class Interpreter:
         for value in range(begin, self.integer(first.end, scopes), step):
             self.iterate(iters[1:], body, scopes + [{first.name: Variable("i64", value)}])
 
+    def do_thread(self, stmt, scopes):
+        """Threads run in order, from one barrier of the region to the next."""
+        phases = [[]]
+        for inner in stmt.body:
+            if inner.kind == "do" and inner.call.name == "barrier":
+                phases.append([])
+            else:
+                phases[-1].append(inner)
+        own = [scopes + [{stmt.iters[0].name: Variable("i64", t)}, {}] for t in range(self.integer(stmt.iters[0].end, scopes))]
+        for phase in phases:
+            for scope in own:
+                for inner in phase:
+                    self.statement(inner, scope)
+
+    # ---- blocks, clusters, roles ----
     def do_grid(self, stmt, scopes):
-        for at in coordinates([self.integer(i.end, scopes) for i in reversed(stmt.iters)]):
-            names = {i.name: Variable("i64", value) for i, value in zip(stmt.iters, reversed(at))}
-            self.block(stmt.body, scopes + [names])
+        extents = [self.integer(i.end, scopes) for i in stmt.iters]
+        sizes = [self.integer(size, scopes) for size in stmt.cluster] + [1] * (len(extents) - len(stmt.cluster))
+        if any(extent % size for extent, size in zip(extents, sizes)):
+            raise Fault("the grid is no multiple of its clusters")
+        for base in coordinates([extent // size for extent, size in zip(extents[::-1], sizes[::-1])]):
+            places = [[b * size + i for b, size, i in zip(base[::-1], sizes, inner[::-1])] for inner in coordinates(sizes[::-1])]
+            names = [{i.name: Variable("i64", at) for i, at in zip(stmt.iters, place)} for place in places]
+            if len(places) == 1:
+                self.cta(stmt.body, scopes + names)
+                continue
+            shared, meeting = [{} for _ in places], [0]
+            for rank, scope in enumerate(names):
+                scope["%cluster"] = Cluster(rank, shared, meeting)
+            self.clusters += 1
+            self.concurrently([lambda scope=scope: self.cta(stmt.body, scopes + [scope]) for scope in names])
+            self.clusters -= 1
+
+    def cta(self, body, scopes):
+        """Roles, which stand last, run beside each other."""
+        roles = [stmt for stmt in body if stmt.kind == "role"]
+        scopes = scopes + [{}]
+        for stmt in body:
+            if stmt.kind != "role":
+                self.statement(stmt, scopes)
+        if roles:
+            self.concurrently([lambda role=role: self.block(role.body, scopes) for role in roles])
+
+    def concurrently(self, jobs):
+        """Threads of which one runs at a time, until it waits."""
+        problems, ended = [], []
+
+        def run_job(job):
+            with self.waiting:
+                try:
+                    job()
+                except Exception as problem:
+                    problems.append(problem)
+                    self.stopped = True
+                ended.append(job)
+                self.waiting.notify_all()
+
+        with self.waiting:
+            for job in jobs:
+                threading.Thread(target=run_job, args=[job], daemon=True).start()
+            self.waiting.wait_for(lambda: len(ended) == len(jobs))
+        if problems:
+            raise problems[0]
+
+    def until(self, condition):
+        if not self.waiting.wait_for(lambda: self.stopped or condition(), timeout=60) or self.stopped:
+            raise Fault("it waits for what does not come")
+
+    def barrier_of(self, node, scopes):
+        buffer = self.buffer(node.base, scopes)
+        return buffer, buffer.place([self.integer(i, scopes) for i in node.indices])
+
+    def op_mbarrier_init(self, args, named, scopes):
+        buffer, at = self.barrier_of(args[0], scopes)
+        buffer.cells[at] = Mbarrier(self.integer(args[1], scopes))
+
+    def op_mbarrier_arrive(self, args, named, scopes):
+        buffer, at = self.barrier_of(args[0], scopes)
+        buffer.cells[at].arrive(self.integer(args[1], scopes) if len(args) > 1 else 1)
+        self.waiting.notify_all()
+
+    def op_mbarrier_wait(self, args, named, scopes):
+        buffer, at = self.barrier_of(args[0], scopes)
+        parity = self.integer(args[1], scopes)
+        self.until(lambda: buffer.cells[at].phase % 2 != parity)
+
+    def op_cluster_barrier(self, args, named, scopes):
+        cluster = self.find("%cluster", scopes)
+        cluster.meeting[0] += 1
+        wanted = -(-cluster.meeting[0] // len(cluster.shared)) * len(cluster.shared)
+        self.waiting.notify_all()
+        self.until(lambda: cluster.meeting[0] >= wanted)
+
+    def op_fence_mbarrier_init(self, args, named, scopes):
+        pass
+
+    op_await = op_barrier = op_fence_mbarrier_init
 
     def do_do(self, stmt, scopes):
         call = stmt.call
@@ -601,6 +720,8 @@ class Interpreter:
             raise Fault("no statement")
         if call.name in self.macros:
             self.expand(self.macros[call.name], call, scopes)
+        elif call.name in self.kernels:
+            self.call_kernel(self.kernels[call.name], call, scopes)
         elif hasattr(self, "op_" + call.name):
             named = {name: arg for name, arg in call.args if name}
             plain = [arg for name, arg in call.args if not name]
@@ -644,7 +765,9 @@ class Interpreter:
             if index is None or index.kind == "whole":
                 dims.append((d, 0, buffer.shape[d], None))
             elif index.kind == "extent":
-                count, type_ = self.value(index.count, scopes)
+                clipped = index.count.kind == "call" and index.count.name == "clip"
+                count, type_ = self.value(index.count.args[0][1] if clipped else index.count, scopes)
+                type_ = "i64" if clipped else type_
                 start = self.integer(index.start, scopes)
                 dims.append((d, start, count, None) if type_ is None else (d, start, None, count))
             elif explicit:
@@ -723,7 +846,10 @@ class Interpreter:
         everything = [first] + [v for pair in terms for v in pair]
         if any(v is ANY or isinstance(v, Near) or (isinstance(v, float) and not math.isfinite(v)) for v in everything):
             return ANY
-        total = Fraction(first) + sum(Fraction(x) * Fraction(y) for x, y in terms)
+        if all(v == int(v) and abs(v) < 1 << 20 for v in everything):
+            total = int(first) + sum(int(x) * int(y) for x, y in terms)
+        else:
+            total = Fraction(first) + sum(Fraction(x) * Fraction(y) for x, y in terms)
         if is_integer(type_):
             return values.wrap(int(total), type_)
         return values.round_exact(total, type_)
@@ -791,6 +917,32 @@ class Interpreter:
     def op_scan_max(self, *operands):
         self.scan(*operands, lambda a, b, _: values.greater(a, b))
 
+    # ---- launches ----
+    def launch(self, func, arguments):
+        """Arguments by name: Buffers, numbers; also strides, tunables and dims that no shape gives."""
+        scope = {}
+        for param in func.params:
+            if param.dims is None:
+                scope[param.name] = Variable(param.type, arguments[param.name])
+                continue
+            scope[param.name] = given = arguments[param.name]
+            for dim, extent in zip(param.dims, given.shape):
+                if dim.kind == "name" and dim.name not in scope and dim.name not in self.file:
+                    scope[dim.name] = Variable("i64", extent)
+            for stride in param.strides or []:
+                if stride.kind == "name" and stride.name in arguments:
+                    scope[stride.name] = Variable("i64", arguments[stride.name])
+        self.defines = {name: value for name, value in arguments.items() if name not in scope} | self.defines
+        self.block(func.body, [self.file, scope])
+
+    def call_kernel(self, kernel, call, scopes):
+        arguments = {}
+        for place, (name, arg) in enumerate(call.args):
+            param = next(p for p in kernel.params if p.name == name) if name else kernel.params[place]
+            buffer = self.buffer(arg, scopes) if param.dims is not None else None
+            arguments[param.name] = buffer or self.typed(arg, scopes, param.type)
+        self.launch(kernel, arguments)
+
     def op_print(self, args, named, scopes):
         pass
 
@@ -799,19 +951,44 @@ class Interpreter:
             raise Fault("an assertion does not hold")
 
 
+class Cluster:
+    """A block of a cluster: its rank, the shared buffers of all blocks by name, and how often blocks came to a barrier."""
+
+    def __init__(self, rank, shared, meeting):
+        self.rank, self.shared, self.meeting = rank, shared, meeting
+
+
+class Mbarrier:
+
+    def __init__(self, count):
+        self.count = self.pending = count
+        self.phase = 0
+
+    def arrive(self, count):
+        self.pending -= count
+        if self.pending == 0:
+            self.pending = self.count
+            self.phase += 1
+
+
 def run(items, kernel, arguments, defines=None):
     """Executes `kernel` (a Node) in place on arguments: name -> Buffer, or a number. Dims follow from the shapes."""
-    interpreter = Interpreter(items, defines or {})
-    scope = {name: Variable(None, value) for name, value in (defines or {}).items()}
-    for param in kernel.params:
-        given = arguments[param.name]
+    Interpreter(items, defines or {}).launch(kernel, arguments)
+
+
+def case(items, test, interpreter=None):
+    """(kernel or program, its arguments): as `run` wants them, filled."""
+    interpreter = interpreter or Interpreter(items, {})
+    func = next(item for item in items if item.kind in ("kernel", "program") and item.name == test.name)
+    given = {name: settle(*interpreter.value(value, [interpreter.file])) for name, value in test.bindings}
+    scope = {name: Variable(type_, value) for name, (value, type_) in given.items()}
+    arguments = {name: value for name, (value, _) in given.items()}
+    for param in func.params:
         if param.dims is None:
-            scope[param.name] = Variable(param.type, given)
-            continue
-        if param.strides:
-            raise Unsupported("strides")
-        scope[param.name] = given
-        for dim, extent in zip(param.dims, given.shape):
-            if dim.kind == "name" and dim.name not in scope and dim.name not in interpreter.file:
-                scope[dim.name] = Variable("i64", extent)
-    interpreter.block(kernel.body, [interpreter.file, scope])
+            scope[param.name] = Variable(param.type, convert(*given[param.name], param.type))
+    for param in func.params:
+        if param.dims is not None:
+            shape = [interpreter.integer(dim, [interpreter.file, scope]) for dim in param.dims]
+            arguments[param.name] = scope[param.name] = Buffer(param.type, shape, "global")
+    interpreter.block(test.fill or [], [interpreter.file, scope])
+    return func, arguments

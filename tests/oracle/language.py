@@ -1,4 +1,4 @@
-"""The grammar of docs/language.md, "Grammar", as a recursive-descent parser. It shares nothing with frontend/."""
+"""The grammar of docs/language.md, "Grammar", as a recursive-descent parser, and its printer. It shares nothing with frontend/."""
 import re
 
 TOKEN = re.compile(r"""\s+|//[^\n]*
@@ -170,8 +170,6 @@ class Parser:
             handler = self.loop
         if word in ("shared", "fragment", "local", "scratch"):
             handler = self.declarations
-        if word in ("role", "thread", "async"):
-            raise SyntaxError(f"{word} belongs to the thread stage")
         if handler and self.peek(1) not in ("=", "+=", "["):
             self.next()
             return handler(word)
@@ -222,24 +220,45 @@ class Parser:
 
     def iters(self):
         self.expect("(")
-        return [found for found in self.several(self.iter, ")") if found.kind == "iter"]
+        return self.several(self.iter, ")")
 
     def stmt_grid(self, _):
         iters = self.iters()
         self.expect("threads")
         threads = self.expression()
-        cluster = []
+        cluster, raster, persistent = [], None, False
         while self.peek() != "{":
             word = self.name()
             if word == "cluster":
                 self.expect("(")
                 cluster = self.several(self.expression, ")")
-            elif word == "raster" and not self.accept("hilbert"):
-                self.expression()
-        return Node("grid", iters=iters, threads=threads, cluster=cluster, body=self.block())
+            elif word == "raster":
+                raster = self.expression()
+            persistent |= word == "persistent"
+        return Node("grid", iters=iters, threads=threads, cluster=cluster, raster=raster, persistent=persistent,
+                    body=self.block())
 
     def loop(self, word):
-        return Node("loop", word=word, iters=self.iters(), body=self.body())
+        self.expect("(")
+        heads = self.several(self.iter, ")")
+        return Node("loop", word=word, iters=[h for h in heads if h.kind == "iter"],
+                    options=[h for h in heads if h.kind == "option"], body=self.body())
+
+    def stmt_role(self, _):
+        name = self.name()
+        self.expect("threads")
+        threads = self.expression()
+        if self.accept("regs"):
+            self.expression()
+        return Node("role", name=name, threads=threads, body=self.block())
+
+    def stmt_thread(self, _):
+        return Node("thread", iters=self.iters(), body=self.block())
+
+    def stmt_async(self, _):
+        stmt = self.store_or_call()
+        stmt.asynchronous = True
+        return stmt
 
     def stmt_let(self, _):
         name = self.name()
@@ -282,7 +301,7 @@ class Parser:
         place = self.postfix()
         kind, sign = self.next()
         if sign == ";":
-            return Node("do", call=place)
+            return Node("do", call=place, asynchronous=False)
         if not sign.endswith("="):
             raise SyntaxError(f"after a place: {sign!r}")
         value = self.expression()
@@ -363,3 +382,175 @@ class Parser:
 
 def parse(text):
     return Parser(text).file()
+
+
+# ---- the printer: text of a Node, which parses to the same; attributes and layouts are not kept ----
+
+def listed(nodes):
+    return ", ".join(map(text, nodes))
+
+
+def text(node):
+    return globals()["text_" + node.kind](node)
+
+
+def text_literal(node):
+    return {"inf": "inf", "nan": "nan"}.get(str(node.value), node.value.hex() if isinstance(node.value, float) else str(node.value))
+
+
+def text_bool(node):
+    return str(node.value).lower()
+
+
+def text_name(node):
+    return node.name
+
+
+def text_string(node):
+    return node.text
+
+
+def text_index(node):
+    return f"{text(node.base)}[{listed(node.indices)}]"
+
+
+def text_whole(node):
+    return ":"
+
+
+def text_extent(node):
+    return f"{text(node.start)} +: {text(node.count)}"
+
+
+def text_view(node):
+    return f"{text(node.base)}.{node.name}"
+
+
+def text_choose(node):
+    return f"({text(node.condition)} ? {text(node.yes)} : {text(node.no)})"
+
+
+def text_binary(node):
+    return f"({text(node.a)} {node.op} {text(node.b)})"
+
+
+def text_unary(node):
+    return f"({node.op}{text(node.a)})"
+
+
+def text_call(node):
+    return f"{node.name}({', '.join((f'{name} = ' if name else '') + text(arg) for name, arg in node.args)})"
+
+
+def text_block(node):
+    return "{\n" + body(node.body) + "}\n"
+
+
+def body(stmts):
+    return "".join(map(text, stmts))
+
+
+def text_const(node):
+    return f"const {node.name} = {text(node.value)};\n"
+
+
+def text_tune(node):
+    return "tune " + ", ".join(f"{name} in {{{listed(values)}}}" for name, values in node.tunables) + ";\n"
+
+
+def text_assume(node):
+    return f"assume({text(node.condition)});\n"
+
+
+def text_decl(node):
+    return f"{node.name}: {node.type}[{listed(node.dims)}]"
+
+
+def text_decls(node):
+    return f"{node.decls[0].scope} {listed(node.decls)};\n"
+
+
+def text_iter(node):
+    begin = f"{text(node.begin)} .. " if node.begin else ""
+    return f"{node.name} in {begin}{text(node.end)}" + (f" step {text(node.step)}" if node.step else "")
+
+
+def text_option(node):
+    return f"{node.name} = {text(node.value)}"
+
+
+def text_grid(node):
+    options = f" cluster ({listed(node.cluster)})" if node.cluster else ""
+    options += (" persistent" if node.persistent else "") + (f" raster {text(node.raster)}" if node.raster else "")
+    return f"grid ({listed(node.iters)}) threads {text(node.threads)}{options} {{\n{body(node.body)}}}\n"
+
+
+def text_loop(node):
+    return f"{node.word} ({listed(node.iters + node.options)}) {{\n{body(node.body)}}}\n"
+
+
+def text_thread(node):
+    return f"thread ({listed(node.iters)}) {{\n{body(node.body)}}}\n"
+
+
+def text_role(node):
+    return f"role {node.name} threads {text(node.threads)} {{\n{body(node.body)}}}\n"
+
+
+def text_let(node):
+    return f"let {node.name} = {text(node.value)};\n"
+
+
+def text_var(node):
+    return f"var {node.name}: {node.type}" + (f" = {text(node.value)}" if node.value else "") + ";\n"
+
+
+def text_while(node):
+    return f"while ({text(node.condition)}) {{\n{body(node.body)}}}\n"
+
+
+def text_if(node):
+    return f"if ({text(node.condition)}) {{\n{body(node.yes)}}}" + (f" else {{\n{body(node.no)}}}" if node.no else "") + "\n"
+
+
+def text_break(node):
+    return "break;\n"
+
+
+def text_return(node):
+    return f"return {text(node.value)};\n"
+
+
+def text_do(node):
+    return ("async " if node.asynchronous else "") + text(node.call) + ";\n"
+
+
+def text_store(node):
+    return f"{text(node.place)} = {text(node.value)};\n"
+
+
+def text_param(node):
+    dims = f"[{listed(node.dims)}]" if node.dims is not None else ""
+    strides = f" strides [{listed(node.strides)}]" if node.strides else ""
+    return f"{node.name}: {node.mode + ' ' if node.mode else ''}{node.type}{dims}{strides}"
+
+
+def text_kernel(node):
+    when = f" when ({text(node.when)})" if node.when else ""
+    return f"{node.kind} {node.name}({listed(node.params)}){when} {{\n{body(node.body)}}}\n"
+
+
+text_program = text_kernel
+
+
+def text_fn(node):
+    return f"fn {node.name}({listed(node.params)}) -> {node.result} {{\n{body(node.body)}}}\n"
+
+
+def text_macro(node):
+    return f"macro {node.name}({listed(node.params)}) {{\n{body(node.body)}}}\n"
+
+
+def text_test(node):
+    given = ", ".join(f"{name} = {text(value)}" for name, value in node.bindings)
+    return f"test {node.name} ({given}) {{\n{body(node.fill or [])}}} tolerance {text(node.tolerance)};\n"

@@ -20,19 +20,16 @@ class Tensor:
         self.name, self.mode, self.type, self.shape, self.data = name, mode, type_, shape, data
 
 
-class Program:
+class Expressions:
+    """Expressions of an exact type, whose leaves a subclass gives: leaf(type, shape, names) of an element for indices `names`.
+
+    Where `closed`, no result is left open by the manual: a NaN becomes no integer, and its bits are not looked at."""
+    closed = False
 
     def __init__(self, seed):
         self.random = random.Random(seed)
-        self.tensors, self.lines, self.items = [], [], []
         self.names = 0
-        self.threads = self.pick([32, 64, 96, 128])
-        steps = [self.elementwise, self.elementwise, self.elementwise, self.copy, self.copy, self.clipped, self.product,
-                 self.reduction, self.scan, self.atomics, self.control, self.function, self.filled]
-        for _ in range(self.random.randint(1, 4)):
-            self.pick(steps)()
 
-    # ---- pieces ----
     def pick(self, choices):
         return self.random.choice(choices)
 
@@ -43,40 +40,6 @@ class Program:
         self.names += 1
         return f"{prefix}{self.names}"
 
-    def extent(self, most=12):
-        return self.pick([e for e in (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32) if e <= most])
-
-    def tensor(self, mode, type_, shape, data):
-        tensor = Tensor(self.name("t"), mode, type_, shape, data)
-        self.tensors.append(tensor)
-        return tensor.name
-
-    def input(self, type_, shape, data="bits"):
-        return self.tensor("", type_, shape, data)
-
-    def output(self, type_, shape):
-        return self.tensor("out", type_, shape, "poison")
-
-    def add(self, line):
-        self.lines.append(line)
-
-    def buffer(self, type_, shape, scope=None):
-        name = self.name("b")
-        self.add(f"{scope or self.pick(['shared', 'fragment'])} {name}: {type_}[{', '.join(map(str, shape))}];")
-        return name
-
-    def text(self):
-        params = ", ".join(f"{t.name}: {t.mode} {t.type}[{', '.join(map(str, t.shape))}]" for t in self.tensors)
-        body = "\n".join("        " + line for line in self.lines)
-        return "\n".join(self.items) + f"""
-kernel f({params}) {{
-    grid (g in 1) threads {self.threads} {{
-{body}
-    }}
-}}
-"""
-
-    # ---- expressions of an exact type ----
     def literal(self, type_):
         if type_ in FLOATS + FP8:
             return f"{type_}({self.pick(['0.0', '1.0', '-2.5', '0.1', '65519.0', '1e-8', '3e38', '-0.0', '448.0', '0x1p-14'])})"
@@ -84,26 +47,18 @@ kernel f({params}) {{
         value = self.pick([0, 1, 2, 3, 7, high, high - 1, high // 2, low])
         return f"{type_}({min(value, 2 ** 63 - 1)})" if value >= 0 else f"{type_}(-{-value - 1} - 1)"
 
-    def leaf(self, type_, shape, names):
-        if self.chance(0.15):
-            return self.literal(type_)
-        if type_ in ("i64", "i32") and self.chance(0.1):
-            return f"{type_}({self.pick(names)})"
-        mine = [t for t in self.tensors if t.data == "bits" and t.type == type_ and t.shape == shape and not t.mode]
-        name = self.pick(mine).name if mine and self.chance(0.7) else self.input(type_, shape)
-        shifted = [f"{n} + {self.pick([-1, 1, 2])}" if self.chance(0.1) else n for n in names]
-        return f"{name}[{', '.join(shifted)}]"
-
     def expression(self, type_, depth, shape, names):
         if depth == 0 or self.chance(0.1):
             return self.leaf(type_, shape, names)
         more = lambda t: self.expression(t, depth - 1, shape, names)
         k = self.random.random()
         if k < 0.2:
-            return f"{type_}({more(self.pick(NUMBERS + ['bool']))})"
+            source = self.pick(NUMBERS + ["bool"])
+            return f"{type_}({self.number(source, more(source)) if type_ in INTEGERS else more(source)})"
         if k < 0.27 and type_ != "bool":
             same = [t for t in NUMBERS if WIDTH[t] == WIDTH[type_] and t != type_]
-            return f"bitcast({type_}, {more(self.pick(same))})"
+            source = self.pick(same)
+            return f"bitcast({type_}, {self.number(source, more(source))})"
         if k < 0.35:
             return f"({self.condition(depth - 1, shape, names)} ? {more(type_)} : {more(type_)})"
         if type_ == "bool":
@@ -113,6 +68,11 @@ kernel f({params}) {{
         if type_ in ("f32", "f64"):
             return self.float(type_, more)
         return f"{type_}({self.float('f32', lambda t: more(self.pick([t, type_]) if type_ not in FP8 else t))})"
+
+    def number(self, type_, value):
+        """The value, without NaN where that is wanted: max takes the other operand."""
+        lowest = {"e4m3": "-448.0", "e5m2": "-57344.0", "f16": "-65504.0"}.get(type_, "-3e38")
+        return f"{type_}(max({value}, {lowest}))" if self.closed and type_ in FLOATS + FP8 else value
 
     def integer(self, type_, more):
         k = self.random.random()
@@ -155,6 +115,62 @@ kernel f({params}) {{
     def comparison(self, type_, depth, shape, names):
         a, b = (self.expression(type_, max(depth - 1, 0), shape, names) for _ in range(2))
         return f"({a} {self.pick(['==', '!=', '<', '<=', '>', '>='])} {b})"
+
+
+class Program(Expressions):
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.tensors, self.lines, self.items = [], [], []
+        self.threads = self.pick([32, 64, 96, 128])
+        steps = [self.elementwise, self.elementwise, self.elementwise, self.copy, self.copy, self.clipped, self.product,
+                 self.reduction, self.scan, self.atomics, self.control, self.function, self.filled]
+        for _ in range(self.random.randint(1, 4)):
+            self.pick(steps)()
+
+    # ---- pieces ----
+    def extent(self, most=12):
+        return self.pick([e for e in (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32) if e <= most])
+
+    def tensor(self, mode, type_, shape, data):
+        tensor = Tensor(self.name("t"), mode, type_, shape, data)
+        self.tensors.append(tensor)
+        return tensor.name
+
+    def input(self, type_, shape, data="bits"):
+        return self.tensor("", type_, shape, data)
+
+    def output(self, type_, shape):
+        return self.tensor("out", type_, shape, "poison")
+
+    def add(self, line):
+        self.lines.append(line)
+
+    def buffer(self, type_, shape, scope=None):
+        name = self.name("b")
+        self.add(f"{scope or self.pick(['shared', 'fragment'])} {name}: {type_}[{', '.join(map(str, shape))}];")
+        return name
+
+    def text(self):
+        params = ", ".join(f"{t.name}: {t.mode} {t.type}[{', '.join(map(str, t.shape))}]" for t in self.tensors)
+        body = "\n".join("        " + line for line in self.lines)
+        return "\n".join(self.items) + f"""
+kernel f({params}) {{
+    grid (g in 1) threads {self.threads} {{
+{body}
+    }}
+}}
+"""
+
+    def leaf(self, type_, shape, names):
+        if self.chance(0.15):
+            return self.literal(type_)
+        if type_ in ("i64", "i32") and self.chance(0.1):
+            return f"{type_}({self.pick(names)})"
+        mine = [t for t in self.tensors if t.data == "bits" and t.type == type_ and t.shape == shape and not t.mode]
+        name = self.pick(mine).name if mine and self.chance(0.7) else self.input(type_, shape)
+        shifted = [f"{n} + {self.pick([-1, 1, 2])}" if self.chance(0.1) else n for n in names]
+        return f"{name}[{', '.join(shifted)}]"
 
     # ---- steps ----
     def loop(self, shape):

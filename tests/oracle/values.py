@@ -62,9 +62,9 @@ def wrap(value, name):
 def round_exact(value, name):
     """A Fraction, int or float to the nearest value of the float type, ties to even; overflow gives infinity."""
     if isinstance(value, float):
-        if math.isnan(value) or math.isinf(value) or value == 0:
-            return value
-        value = Fraction(value)
+        return value if name == "f64" else round_float(value, name)
+    if isinstance(value, int) and abs(value) <= 1 << 53:   # an f64 too
+        return float(value) if name == "f64" else round_float(float(value), name)
     value = Fraction(value)
     if value == 0:
         return 0.0
@@ -82,9 +82,23 @@ def round_exact(value, name):
     return -result if value < 0 else result
 
 
+def round_float(value, name):
+    """The same of an f64: scaling by a power of two is exact, and Python rounds ties to even."""
+    if value == 0 or not math.isfinite(value):
+        return value
+    digits, least, largest = FLOATS[name]
+    if abs(value) >= 2 * largest:
+        return value if name in FP8 else math.copysign(math.inf, value)
+    unit = max(math.frexp(value)[1] - 1, least) - digits + 1
+    rounded = math.ldexp(float(round(math.ldexp(value, -unit))), unit)
+    if abs(rounded) > largest and name not in FP8:
+        return math.copysign(math.inf, value)
+    return rounded if rounded else math.copysign(0.0, value)
+
+
 def convert(value, source, target):
     """T(x): what a store or a cast makes of a value. docs/language.md, "Numbers"."""
-    if value is ANY or source == target:
+    if source == target or value is ANY:
         return value
     if isinstance(value, Near):
         digits = FLOATS[target][0] if is_float(target) else None
@@ -131,29 +145,20 @@ def finite(*values):
     return all(not isinstance(v, float) or math.isfinite(v) for v in values)
 
 
+# An operation of f64 that is then rounded to f32 or less is as if rounded once: 53 bits are more than 2 * 24 + 1 (Figueroa, 1995).
+
 def float_sum(a, b, name):
-    if not finite(a, b):
-        return a + b
-    total = Fraction(a) + Fraction(b)
-    return round_exact(total, name) if total else a + b   # the sign of zero as f64 has it
+    return round_exact(a + b, name)
 
 
 def float_product(a, b, name):
-    if not finite(a, b) or a == 0 or b == 0:
-        return a * b
-    value = round_exact(Fraction(a) * Fraction(b), name)
-    return value if value else math.copysign(0.0, a) * math.copysign(1.0, b)
+    return round_exact(a * b, name)
 
 
 def float_quotient(a, b, name):
-    if math.isnan(a) or math.isnan(b):
-        return math.nan
     if b == 0:
-        return math.nan if a == 0 else math.copysign(math.inf, a) * math.copysign(1.0, b)
-    if not finite(a, b) or a == 0:
-        return a / b
-    value = round_exact(Fraction(a) / Fraction(b), name)
-    return value if value else math.copysign(0.0, a) * math.copysign(1.0, b)
+        return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+    return round_exact(a / b, name)
 
 
 def float_fma(a, b, c, name):

@@ -71,7 +71,7 @@ def write(folder, examples, seed, count, a_file=10):
         source = TEST.sub("", (examples / f"{name}.tile").read_text())
         tests = [test for example, test in rows if example == name]
         for first in range(0, len(tests), a_file):
-            path = folder / f"{name}_{first // a_file:02d}.tile"
+            path = folder / f"random_{name}_{first // a_file:02d}.tile"
             path.write_text(source.rstrip() + "\n\n" + "\n".join(tests[first:first + a_file]) + "\n")
             paths.append(path)
     return paths

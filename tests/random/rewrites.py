@@ -1,0 +1,271 @@
+"""Other sources of the same meaning: rewritten(text, random) applies some of them to the kernels of a program.
+
+Each rewrite takes a statement in its list and gives statements in its place, or None where it does not apply. What it may assume is
+checked on the syntax alone (names written, effects), so that no rewrite changes what the manual says.
+"""
+import copy
+import sys
+
+from language import Node, body, parse, text
+
+EFFECTS = ("atomic_", "peer", "mbarrier_", "cluster_", "load", "store")
+ORDERED = ("break", "return", "role", "thread", "grid", "decls", "const", "let", "var")   # stays where it is
+
+
+def nodes(tree):
+    """All Nodes within one, or within a list."""
+    if isinstance(tree, Node):
+        yield tree
+        for value in tree.__dict__.values():
+            yield from nodes(value)
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from nodes(item)
+
+
+def names(tree):
+    return {n.name for n in nodes(tree) if n.kind == "name"}
+
+
+def declared(tree):
+    found = {n.name for n in nodes(tree) if n.kind in ("let", "var", "const", "iter", "decl")}
+    return found
+
+
+def written(tree):
+    """Names that are stored to, and all operands of tile operations and macros."""
+    found = set()
+    for n in nodes(tree):
+        if n.kind == "store":
+            found |= names(n.place if n.place.kind == "name" else n.place.base)
+        if n.kind == "do":
+            found |= names([arg for _, arg in n.call.args])
+        if n.kind == "call" and n.name.startswith("atomic_"):
+            found |= names(n.args[0][1].base)
+    return found
+
+
+def has_effect(tree):
+    return any(n.kind == "call" and n.name.startswith(EFFECTS) for n in nodes(tree))
+
+
+def has(tree, *kinds):
+    return any(n.kind in kinds for n in nodes(tree))
+
+
+def breaks(stmts):
+    """Whether a break leaves the loop around these."""
+    for stmt in stmts:
+        if stmt.kind == "break" or (stmt.kind == "if" and (breaks(stmt.yes) or breaks(stmt.no))) or (
+                stmt.kind == "block" and breaks(stmt.body)):
+            return True
+    return False
+
+
+def replaced(tree, name, value):
+    """A copy with a name replaced by an expression."""
+    if isinstance(tree, Node):
+        if tree.kind == "name" and tree.name == name:
+            return copy.deepcopy(value)
+        return Node(**{key: replaced(field, name, value) for key, field in tree.__dict__.items()})
+    if isinstance(tree, list):
+        return [replaced(item, name, value) for item in tree]
+    return tuple(replaced(item, name, value) for item in tree) if isinstance(tree, tuple) else tree
+
+
+def number(value):
+    return Node("literal", value=value) if value >= 0 else Node("unary", op="-", a=Node("literal", value=-value))
+
+
+def typed(value):
+    return Node("call", name="i64", args=[(None, number(value))])
+
+
+def name_of(text_):
+    return Node("name", name=text_)
+
+
+def one_loop(stmt, words):
+    return stmt.kind == "loop" and stmt.word in words and len(stmt.iters) == 1 and not stmt.iters[0].step
+
+
+class Rewriter:
+
+    def __init__(self, items, random):
+        self.items, self.random, self.fresh = items, random, 0
+        self.macros = {item.name: item for item in items if item.kind == "macro"}
+        self.shapes = {d.name: d for item in items for d in nodes(item.body if hasattr(item, "body") else []) if d.kind == "decl"}
+        self.rewrites = [self.unrolled, self.split, self.inlined, self.expanded, self.inverted, self.by_elements, self.exchanged, self.wrapped,
+                         self.other_loop]
+
+    def name(self, prefix):
+        self.fresh += 1
+        return f"{prefix}_{self.fresh}"
+
+    def block(self, stmts, chance):
+        """The list with some statements rewritten, inner ones too."""
+        at = 0
+        while at < len(stmts):
+            for field in ("body", "yes", "no"):
+                inner = getattr(stmts[at], field, None)
+                if isinstance(inner, list) and stmts[at].kind not in ("thread", "role"):
+                    self.block(inner, chance)
+                elif isinstance(inner, list) and stmts[at].kind == "role":
+                    self.block(inner, chance)
+            if self.random.random() < chance:
+                rewrite = self.random.choice(self.rewrites)
+                new = rewrite(stmts, at)
+                if new is not None:
+                    stmts[at:at + len(new[0])] = new[1]
+            at += 1
+
+    def unrolled(self, stmts, at):
+        """A loop of few iterations by hand."""
+        stmt = stmts[at]
+        if not one_loop(stmt, ("for", "pipelined", "unroll")) or stmt.iters[0].end.kind != "literal" or breaks(stmt.body):
+            return None
+        if stmt.iters[0].begin is not None or stmt.iters[0].end.value > 4:
+            return None
+        return [stmt], [Node("block", body=replaced(stmt.body, stmt.iters[0].name, typed(k))) for k in range(stmt.iters[0].end.value)]
+
+    def split(self, stmts, at):
+        """A loop as two."""
+        stmt = stmts[at]
+        if not one_loop(stmt, ("for", "pipelined")) or breaks(stmt.body) or stmt.iters[0].begin is not None:
+            return None
+        end, middle = self.name("end"), self.name("middle")
+        first, second = copy.deepcopy(stmt), copy.deepcopy(stmt)
+        first.iters[0].end = name_of(middle)
+        second.iters[0].begin, second.iters[0].end = name_of(middle), name_of(end)
+        bound = Node("call", name="i64", args=[(None, stmt.iters[0].end)])
+        cut = Node("call", name="min", args=[(None, name_of(end)), (None, typed(self.random.randint(0, 3)))])
+        if second.word == "pipelined":
+            second.word, second.options = "for", []
+        return [stmt], [Node("let", name=end, value=bound), Node("let", name=middle, value=cut), first, second]
+
+    def inlined(self, stmts, at):
+        """A let in place of its name, where nothing that it reads changes."""
+        stmt, rest = stmts[at], stmts[at + 1:]
+        if stmt.kind != "let" or has_effect(stmt) or stmt.value.kind == "literal" or names(stmt.value) & written(rest):
+            return None
+        if (names(stmt.value) & declared(rest)) or stmt.name in declared(rest) or text(stmt.value).count("?") > 2:
+            return None
+        return [stmt] + rest, replaced(rest, stmt.name, stmt.value)
+
+    def expanded(self, stmts, at):
+        """A macro's statements in place of its call."""
+        stmt = stmts[at]
+        if stmt.kind != "do" or stmt.call.name not in self.macros:
+            return None
+        macro, inner = self.macros[stmt.call.name], []
+        expansion = copy.deepcopy(macro.body)
+        for param, (_, arg) in zip(macro.params, stmt.call.args):
+            if param.dims is None:
+                if arg.kind == "name":
+                    return None
+                inner.append(Node("var", name=param.name, type=param.type, value=arg))
+                continue
+            expansion = replaced(expansion, param.name, arg)
+            for dim, extent in zip(param.dims, self.shapes[arg.name].dims):
+                expansion = replaced(expansion, dim.name, extent)
+        return [stmt], [Node("block", body=inner + expansion)]
+
+    def inverted(self, stmts, at):
+        """if (!c) with the branches exchanged."""
+        stmt = stmts[at]
+        if stmt.kind != "if" or not stmt.no:
+            return None
+        return [stmt], [Node("if", condition=Node("unary", op="!", a=stmt.condition), yes=stmt.no, no=stmt.yes)]
+
+    def by_elements(self, stmts, at):
+        """copy, transpose and fill of whole buffers as loops over elements."""
+        stmt = stmts[at]
+        if stmt.kind != "do" or stmt.asynchronous or stmt.call.name not in ("copy", "transpose", "fill"):
+            return None
+        args = [arg for _, arg in stmt.call.args]
+        if any(arg.kind != "name" or arg.name not in self.shapes for arg in args[:1 if stmt.call.name == "fill" else 2]):
+            return None
+        there = args[0] if stmt.call.name == "fill" else args[1]
+        decl = self.shapes[there.name]
+        its = [f"e{d}" for d in range(len(decl.dims))]
+        at_ = list(map(name_of, its))
+        if stmt.call.name == "fill":
+            if has_effect(args[1]):
+                return None
+            value = args[1]
+        else:
+            order = at_[:-2] + at_[-1:] + at_[-2:-1] if stmt.call.name == "transpose" else at_
+            value = Node("index", base=args[0], indices=order)
+        store = Node("store", place=Node("index", base=there, indices=at_), value=value)
+        iters = [Node("iter", name=n, begin=None, end=copy.deepcopy(e), step=None) for n, e in zip(its, decl.dims)]
+        return [stmt], [Node("loop", word="parallel", iters=iters, options=[], body=[store])]
+
+    def exchanged(self, stmts, at):
+        """Two statements that share no name that either writes."""
+        if at + 1 >= len(stmts):
+            return None
+        a, b = stmts[at], stmts[at + 1]
+        if a.kind in ORDERED or b.kind in ORDERED or has_effect([a, b]) or has([a, b], "break") or self.waits(a) or self.waits(b):
+            return None
+        if written(a) & (names(b) | written(b)) or written(b) & names(a):
+            return None
+        return [a, b], [b, a]
+
+    def waits(self, stmt):
+        return any(n.kind == "do" and (n.asynchronous or n.call.name in ("await", "barrier", "print")) for n in nodes(stmt))
+
+    def wrapped(self, stmts, at):
+        """A block, or a condition that always holds."""
+        stmt = stmts[at]
+        if stmt.kind in ORDERED or stmt.kind == "tune":
+            return None
+        return [stmt], [Node("block", body=[stmt])]
+
+    def other_loop(self, stmts, at):
+        """pipelined as for, and back; other stages."""
+        stmt = stmts[at]
+        if not one_loop(stmt, ("for", "pipelined")) or breaks(stmt.body) or stmt.iters[0].begin is not None:
+            return None
+        new = copy.deepcopy(stmt)
+        new.word = self.random.choice(["for", "pipelined"])
+        new.options = [Node("option", name="stages", value=number(self.random.randint(1, 4)))] if new.word == "pipelined" else []
+        return [stmt], [new]
+
+    # ---- everywhere ----
+    def commuted(self, tree):
+        """Operands of + * & | ^ == != min max the other way round."""
+        for n in nodes(tree):
+            if n.kind == "binary" and n.op in ("+", "*", "&", "|", "^", "==", "!=") and self.random.random() < 0.3 and not has_effect(n):
+                n.a, n.b = n.b, n.a
+            if n.kind == "call" and n.name in ("min", "max") and self.random.random() < 0.3:
+                n.args = n.args[::-1]
+
+    def renamed(self, tree):
+        old = {d.name for d in nodes(tree) if d.kind == "decl"}
+        for n in nodes(tree):
+            if n.kind in ("name", "decl") and n.name in old:
+                n.name += "_r"
+        self.shapes = {d.name: d for d in nodes(tree) if d.kind == "decl"}
+
+    def regrid(self, kernel):
+        for n in nodes(kernel):
+            if n.kind == "grid" and not n.cluster:
+                n.persistent = self.random.random() < 0.3
+                n.raster = number(self.random.randint(1, 3)) if len(n.iters) > 1 and self.random.random() < 0.3 else None
+
+
+def rewritten(source, random):
+    """The kernels of a program with rewrites; the test stays."""
+    sys.setrecursionlimit(10000)
+    items = parse(source)
+    for item in items:
+        if item.kind != "kernel":
+            continue
+        rewriter = Rewriter(items, random)
+        if random.random() < 0.5:
+            rewriter.renamed(item)
+        rewriter.shapes = {d.name: d for d in nodes(item) if d.kind == "decl"}
+        rewriter.block(item.body, random.choice([0.1, 0.3, 0.6]))
+        rewriter.commuted(item)
+        rewriter.regrid(item)
+    return body(items)
