@@ -83,6 +83,8 @@ class Region:
         return [other[d] if dim[2] is None and other is not None else dim[2] for d, dim in enumerate(self.dims)]
 
     def indices(self, at):
+        if not self.fixed and len(self.dims) == len(self.buffer.shape) and all(dim[3] is None for dim in self.dims):
+            return [dim[1] + index for index, dim in zip(at, self.dims)]
         found = dict(self.fixed)
         for index, (dim, start, _, limit) in zip(at, self.dims):
             if limit is not None and index >= limit:
@@ -305,6 +307,9 @@ class Interpreter:
         b, b_type = self.value(node.b, scopes)
         if op in ("<<", ">>"):
             return self.shift(op, a, a_type, b)
+        type_ = a_type or b_type
+        if op in ARITHMETIC and type(a) is type(b) is int and b_type in (None, type_) and type_ in (None, *values.INTEGERS):
+            return values.wrap(ARITHMETIC[op](a, b), type_ or "i64"), type_
         if a_type != b_type:
             a, a_type = adopt(a, a_type, b_type)
             b, b_type = adopt(b, b_type, a_type)
@@ -835,9 +840,11 @@ class Interpreter:
         (m, k), n = self.transposed_shape(*a), self.transposed_shape(*b)[1]
         keep = self.flag(named, "accumulate", scopes, True)
         type_ = acc[0].buffer.type
+        rows = [[a[0].read(self.at(a[1], (i, q))) for q in range(k)] for i in range(m)]
+        columns = [[b[0].read(self.at(b[1], (q, j))) for q in range(k)] for j in range(n)]
         for i in range(m):
             for j in range(n):
-                terms = [(a[0].read(self.at(a[1], (i, q))), b[0].read(self.at(b[1], (q, j)))) for q in range(k)]
+                terms = list(zip(rows[i], columns[j]))
                 first = acc[0].read(self.at(acc[1], (i, j))) if keep else 0
                 acc[0].write(self.at(acc[1], (i, j)), self.dot(first, terms, type_))
 
@@ -846,8 +853,8 @@ class Interpreter:
         everything = [first] + [v for pair in terms for v in pair]
         if any(v is ANY or isinstance(v, Near) or (isinstance(v, float) and not math.isfinite(v)) for v in everything):
             return ANY
-        if all(v == int(v) and abs(v) < 1 << 20 for v in everything):
-            total = int(first) + sum(int(x) * int(y) for x, y in terms)
+        if all(-1 << 20 < v < 1 << 20 and v == int(v) for v in everything):
+            total = int(first + sum(x * y for x, y in terms))   # exact as f64 too
         else:
             total = Fraction(first) + sum(Fraction(x) * Fraction(y) for x, y in terms)
         if is_integer(type_):

@@ -17,7 +17,7 @@ BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}   # of
 LIMIT = {**{t: 2 ** bits for t, bits in BITS.items()}, "bool": 1,
          **{t: 2 ** (int(t[1:]) - (t[0] == "i")) - 1 for t in INTEGERS}}
 SMALL = 8          # bound of what is brought back near 0
-MOST_ELEMENTS = 3000   # that a program computes, about
+MOST_ELEMENTS = 1500   # that a program computes, about
 NAMES = ["i", "j", "k"]
 PRELUDE = """fn hashed(n: i64) -> u32 {
     var h: u32 = u32(n) * 2654435761;
@@ -284,6 +284,8 @@ class Program(programs.Expressions):
             self.lanes()
         elif not self.cluster and self.chance(0.1) and len(self.weights) > 10:
             self.roles()
+        elif not self.cluster and self.chance(0.05) and len(self.weights) > 10:
+            extents = self.products()
         else:
             self.straight()
         options = self.pick([" persistent", " raster 2", " persistent raster 2", "", "", "", "", ""]) if not self.cluster else " cluster (2)"
@@ -580,9 +582,6 @@ class Program(programs.Expressions):
         self.add(f"gemm({a}, {b}, {acc.name}{self.pick(['', '', ', accumulate = false'])});")
         self.spend(m * n * k // 16)
 
-    def main_loop(self):
-        """A product of tiles that a pipelined loop loads, as real kernels have it."""
-
     # ---- productions: control ----
     def trips(self, most):
         count = self.random.randint(0, most)
@@ -760,6 +759,37 @@ class Program(programs.Expressions):
         self.add(f"parallel (i in {here.shape[0]}) {there.name}[i] = {here.name}[i] + peer({here.name}[{self.pick(['i', f'{here.shape[0] - 1} - i'])}], "
                  f"{self.pick(['1 - cluster_rank()', '0', '1'])});")
         self.add("cluster_barrier();")
+
+    def products(self):
+        """Tiles of a product in a pipelined loop, with an epilogue: what real kernels are, and what is warp-specialized."""
+        a_type, b_type, type_ = self.pick([("f16", "f16", "f32"), ("bf16", "bf16", "f32"), ("bf16", "bf16", "f32"), ("e4m3", "e4m3", "f32"),
+                                           ("i8", "i8", "i32"), ("f32", "f32", "f32")])
+        bm, bn, bk = self.pick([64, 64, 128, 32]), self.pick([16, 32, 64, 24]), self.pick([32, 64])
+        m, n, k = (self.pick([tile, tile - 1, tile + 8, 8, 1]) for tile in (bm, bn, bk * self.pick([1, 2, 3])))
+        rows, columns, depth = self.bind(m), self.bind(n), self.bind(k)
+        self.threads, self.grid = self.pick([128, 128, 256]), [("g", -(-m // bm)), ("h", -(-n // bn))]
+        operands = []
+        for type_of, lines, tile, corner, extent in ((a_type, rows, bm, f"g * {bm}", m), (b_type, columns, bn, f"h * {bn}", n)):
+            along = self.chance(0.6)   # k is the last dim
+            order = lambda pair: pair if along else pair[::-1]
+            tensor = self.tensor(type_of, order([extent, k]), 4, dims=order([lines, depth]))
+            here = self.buffer(type_of, order([tile, bk]), "shared", bound=4)
+            operands.append((here, f"copy({tensor.name}[{', '.join(order([corner, f'n * {bk}']))}], {here.name});", along))
+        acc = self.buffer(type_, (bm, bn), "fragment", bound=LIMIT[type_] if type_ == "i32" else 16 * k)
+        self.add(f"fill({acc.name}, 0);")
+        self.add(f"pipelined (n in ceildiv({depth}, {bk}), stages = {self.random.randint(1, 4)}) {{")
+        (a, load_a, a_along), (b, load_b, b_along) = operands
+        self.add(f"    {load_a}")
+        self.add(f"    {load_b}")
+        self.add(f"    gemm({a.name}{'' if a_along else '.T'}, {b.name}{'.T' if b_along else ''}, {acc.name});")
+        self.add("}")
+        self.buffers = [acc]
+        if self.chance(0.5):
+            self.keep_small(acc)
+        stored = type_ if acc.bound > 256 and type_ != "i32" else self.pick([type_, "f32", "bf16"] if type_ != "i32" else ["i32", "i64"])
+        result = self.tensor(stored, [m, n], None, "out", dims=[rows, columns])
+        self.add(f"copy({acc.name}, {result.name}[g * {bm}, h * {bn}]);")
+        return [f"ceildiv({rows}, {bm})", f"ceildiv({columns}, {bn})"]
 
     def roles(self):
         """Roles side by side, or a producer and a consumer with a ring of tiles between them."""
