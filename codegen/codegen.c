@@ -301,16 +301,7 @@ static void verify(Gen *gen) {
         LLVMDisposeMessage(message);
         return;
     }
-    const char *text = arena_strdup(gen->arena, message);
-    LLVMDisposeMessage(message);
-    fail_internal(gen->failure, __FILE__, __LINE__, "bad LLVM IR: %s", text);
-}
-
-static const char *llvm_text(Gen *gen) {
-    char *text = LLVMPrintModuleToString(gen->llvm.module);
-    const char *copy = arena_strdup(gen->arena, text);
-    LLVMDisposeMessage(text);
-    return copy;
+    fail_internal(gen->failure, __FILE__, __LINE__, "bad LLVM IR: %s", take_message(gen, message));
 }
 
 static void emit_kernels(Gen *gen) {
@@ -335,7 +326,7 @@ static void compile(Gen *gen, void *user) {
     double built = now();
     run_llvm_passes(gen);
     double optimized = now();
-    if (unit->emit_llvm) unit->llvm = llvm_text(gen);
+    if (unit->emit_llvm) unit->llvm = take_message(gen, LLVMPrintModuleToString(gen->llvm.module));
     unit->ptx = emit_ptx(gen);
     unit->build = built - start;
     unit->optimize = optimized - built;

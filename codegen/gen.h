@@ -92,7 +92,9 @@ typedef struct LlvmState {
     LLVMModuleRef module;
     LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
     LLVMTargetMachineRef machine;
-    StrMap *strings;   // text -> global constant
+    LLVMMemoryBufferRef ptx;   // until it is copied
+    char *message;             // until it is copied
+    StrMap *strings;           // text -> global constant
 } LlvmState;
 
 typedef struct LlvmTypes {
@@ -335,3 +337,4 @@ const char *emit_ptx(Gen *gen);
 // Runs `work` such that an error inside LLVM, or leaving through the module's failure point, releases LLVM's objects
 // (`gen`'s) before the failure goes on to the caller's failure point.
 void with_llvm(Gen *gen, void (*work)(Gen *gen, void *user), void *user);
+const char *take_message(Gen *gen, char *message);   // a copy in the arena; NULL: LLVM had no memory for it

@@ -26,14 +26,21 @@ static void install_handler(void) {
     LLVMInstallFatalErrorHandler(on_fatal_error);
 }
 
+const char *take_message(Gen *gen, char *message) {
+    if (!message) fail_out_of_memory(gen->failure);
+    gen->llvm.message = message;
+    const char *copy = arena_strdup(gen->arena, message);
+    gen->llvm.message = NULL;
+    LLVMDisposeMessage(message);
+    return copy;
+}
+
 // Errors that LLVM reports without giving up; its default handler would print them and end the process.
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *user) {
     Gen *gen = user;
     if (LLVMGetDiagInfoSeverity(info) != LLVMDSError) return;
-    char *text = LLVMGetDiagInfoDescription(info);
-    const char *copy = arena_strdup(gen->arena, text);
-    LLVMDisposeMessage(text);
-    on_fatal_error(copy);
+    if (watch) watch->broken = true;
+    on_fatal_error(take_message(gen, LLVMGetDiagInfoDescription(info)));
 }
 
 static void open_llvm(Gen *gen) {
@@ -45,6 +52,8 @@ static void open_llvm(Gen *gen) {
 }
 
 static void close_llvm(Gen *gen) {
+    if (gen->llvm.message) LLVMDisposeMessage(gen->llvm.message);
+    if (gen->llvm.ptx) LLVMDisposeMemoryBuffer(gen->llvm.ptx);
     if (gen->debug_lines.builder) LLVMDisposeDIBuilder(gen->debug_lines.builder);
     if (gen->llvm.entry) LLVMDisposeBuilder(gen->llvm.entry);
     if (gen->builder) LLVMDisposeBuilder(gen->builder);

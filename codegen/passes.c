@@ -51,11 +51,8 @@ void target_machine(Gen *gen) {
     pthread_once(&registered, register_target);
     LLVMTargetRef target = NULL;
     char *message = NULL;
-    if (LLVMGetTargetFromTriple(TRIPLE, &target, &message)) {
-        const char *text = arena_strdup(gen->arena, message);
-        LLVMDisposeMessage(message);
-        fail_internal(gen->failure, __FILE__, __LINE__, "LLVM has no NVPTX target: %s", text);
-    }
+    if (LLVMGetTargetFromTriple(TRIPLE, &target, &message))
+        fail_internal(gen->failure, __FILE__, __LINE__, "LLVM has no NVPTX target: %s", take_message(gen, message));
     gen->llvm.machine = LLVMCreateTargetMachine(target, TRIPLE, gen->target->name, gen->target->ptx_feature,
                                                 codegen_level(gen), LLVMRelocDefault, LLVMCodeModelDefault);
     LLVMSetTarget(gen->llvm.module, TRIPLE);
@@ -102,13 +99,12 @@ static void skip_late_passes(Gen *gen) {
 const char *emit_ptx(Gen *gen) {
     char *message = NULL;
     if (codegen_level(gen) == LLVMCodeGenLevelLess) skip_late_passes(gen);
-    LLVMMemoryBufferRef buffer = NULL;
-    if (LLVMTargetMachineEmitToMemoryBuffer(gen->llvm.machine, gen->llvm.module, LLVMAssemblyFile, &message, &buffer)) {
-        const char *text = arena_strdup(gen->arena, message);
-        LLVMDisposeMessage(message);
-        fail_internal(gen->failure, __FILE__, __LINE__, "LLVM's code generator: %s", text);
-    }
-    const char *ptx = arena_strndup(gen->arena, LLVMGetBufferStart(buffer), LLVMGetBufferSize(buffer));
-    LLVMDisposeMemoryBuffer(buffer);
+    LLVMMemoryBufferRef *text = &gen->llvm.ptx;
+    if (LLVMTargetMachineEmitToMemoryBuffer(gen->llvm.machine, gen->llvm.module, LLVMAssemblyFile, &message, text))
+        fail_internal(gen->failure, __FILE__, __LINE__, "LLVM's code generator: %s", take_message(gen, message));
+    if (!*text) fail_out_of_memory(gen->failure);   // LLVM says nothing of that
+    const char *ptx = arena_strndup(gen->arena, LLVMGetBufferStart(*text), LLVMGetBufferSize(*text));
+    LLVMDisposeMemoryBuffer(*text);
+    *text = NULL;
     return ptx;
 }

@@ -129,7 +129,8 @@ typedef struct TilecCompileOptions {
     int64_t time_limit;        // milliseconds; the compile is then ended (ENVIRONMENT). 0: none
     int64_t memory_limit;      // bytes of data of the compiling process, and of ptxas. 0: none
     const char *import_root;   // imports outside of this folder are refused; NULL: any file may be imported
-    const char *repro_dir;     // after an internal error the failing program is written to this folder; NULL: it is not
+    const char
+        *repro_dir;   // after an internal error or a crash the program is written to this folder; NULL: it is not
 } TilecCompileOptions;
 
 // The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);

@@ -2,6 +2,7 @@
 #include "codegen/process.h"
 #include "runtime/api/api.h"
 #include "runtime/api/status.h"
+#include "support/files.h"
 #include <string.h>
 #include <unistd.h>
 
@@ -40,6 +41,25 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
     };
 }
 
+// The source of a compile that crashed, with the command that shows it.
+static void keep_source(CompileJob *c) {
+    static const char mark[] = "crash";
+    Job *job = &c->job;
+    const TilecCompileOptions *options = &c->options;
+    StrBuf text;
+    sb_init(&text, job->arena);
+    const char *path =
+        arena_printf(job->arena, "%s/%s.%s.repro.tile", options->repro_dir, path_stem(job->arena, c->name), mark);
+    sb_printf(&text, "// A crash of tilec %s, shown by:\n//   tilec build --target=%s%s", tilec_version(),
+              options->target, options->no_assemble ? " --emit=ptx" : "");
+    for (size_t i = 0; i < options->define_count; i++)
+        sb_printf(&text, " -D %s=%s", options->defines[i].name, options->defines[i].value);
+    sb_printf(&text, " -o /dev/null %s\n\n", path);
+    sb_bytes(&text, c->text, c->length);
+    if (file_write(job->arena, job->sink, path, text.text, text.length))
+        diag(job->sink, (Span){0}, T_REPRODUCER, mark, path);
+}
+
 static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
     enum { FOLDER = 4096 };
@@ -50,8 +70,10 @@ static TilecStatus compile_elsewhere(Job *job) {
     sched_getaffinity(0, sizeof processors, &processors);
     CompileRequest request = request_of(c, folder, &processors);
     CompilerOptions options = {.path = c->options.compiler, .time_limit = c->options.time_limit};
-    if (!compiler_ask(c->compilers, job->arena, job->sink, &options, &request, &c->compiler, &c->reply))
+    if (!compiler_ask(c->compilers, job->arena, job->sink, &options, &request, &c->compiler, &c->reply)) {
+        if (diag_view(job->sink, 0).code == T_COMPILER_CRASHED && c->options.repro_dir) keep_source(c);
         return status_of(job->sink, 0);
+    }
     TilecStatus status = (TilecStatus)c->reply.status;
     if (status == TILEC_OK)
         status = artefact_make(job, c->reply.ptx, c->reply.manifest, c->reply.cubin, c->reply.cubin_size, c->out);

@@ -69,8 +69,12 @@ static TilecStatus ask(Scene *scene, TilecDiagnostic *said, bool *same) {
 }
 
 static TilecStatus serve(Scene *scene, TilecDiagnostic *said, bool *same) {
-    CompileRequest request = {
-        .name = scene->name, .text = scene->text, .length = scene->length, .target = "sm_90a", .assemble = true};
+    CompileRequest request = {.name = scene->name,
+                              .text = scene->text,
+                              .length = scene->length,
+                              .target = "sm_90a",
+                              .lines = true,
+                              .assemble = true};
     Answer answer;
     answer_request(&request, &answer);
     TilecStatus status = (TilecStatus)answer.reply.status;

@@ -127,6 +127,7 @@ static Compile compile_with_script(const char *script, int64_t time_limit) {
     TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
     options.compiler = path;
     options.time_limit = time_limit;
+    options.repro_dir = "/tmp";
     Compile out = compile(&options, "a.tile", source);
     unlink(path);
     return out;
@@ -160,6 +161,8 @@ static void test_ended(void **state) {
     assert_int_equal(done.status, TILEC_ERROR_INTERNAL);
     assert_int_equal(done.code, 822);
     assert_non_null(strstr(done.message, "signal 11"));
+    assert_int_equal(access("/tmp/a.crash.repro.tile", F_OK), 0);
+    unlink("/tmp/a.crash.repro.tile");
     done = compile_with_script("exit 3", 0);
     assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
     assert_int_equal(done.code, 9902);
