@@ -6,7 +6,6 @@ function(tilec_fuzzer name)
   add_executable(${name} ${fuzz_folder}/${name}.c ${fuzz_folder}/input.c ${fuzz_folder}/launches.c ${ARGN})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE tilec_runtime)
-  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${TILEC_LINKER_LANGUAGE})
   add_dependencies(fuzzers ${name} fake_cuda)
 endfunction()
 
