@@ -290,6 +290,17 @@ static double error_of(double got, double want, double rms) {
            (fabs(want) + rms);   // the denominator is not 0: want is not, or rms is not, or got differs
 }
 
+static uint64_t element_bits(const EmuTensor *t, int64_t offset) {
+    return (uint64_t)element_load(t->type, (const uint8_t *)t->data + offset * type_bytes(t->type)).i;
+}
+
+// Exact, also beyond 2^53.
+static double integer_error(const Comparing *c, int64_t offset, double want) {
+    uint64_t a = element_bits(c->got, offset), b = element_bits(c->want, offset);
+    bool above = c->got->type == TYPE_U64 ? a > b : (int64_t)a > (int64_t)b;
+    return a == b ? 0 : (double)(above ? a - b : b - a) / (fabs(want) + c->rms);
+}
+
 static void compare_element(void *user, int64_t offset) {
     Comparing *c = user;
     double want = element_real(c->want, c->got->type, offset);   // rounded once
@@ -304,7 +315,8 @@ static void compare_element(void *user, int64_t offset) {
         if (!c->unwritten++) c->first_unwritten = offset;
         return;
     }
-    double error = error_of(element_real(c->got, c->got->type, offset), want, c->rms);
+    double error = type_is_float(c->got->type) ? error_of(element_real(c->got, c->got->type, offset), want, c->rms)
+                                               : integer_error(c, offset, want);
     if (error > c->worst) c->worst = error;
     if (error > c->tolerance && !c->bad++) c->first_bad = offset;
 }

@@ -1,5 +1,6 @@
 // Statements.
 #include "frontend/sema.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include <string.h>
 
@@ -41,6 +42,26 @@ static Expr *told(Sema *s, Expr *condition, Span span) {
     if (!is_block_level(s) || !expr_must_not_repeat(condition)) return condition;
     Var *var = var_new(s->arena, "holds", VAR_LET, TYPE_BOOL, place_of(s, span));
     Stmt *stmt = s_let(s->arena, var, condition);
+    stmt->loc = var->loc;
+    emit(s, stmt);
+    return e_var(s->arena, var);
+}
+
+// An element of a fragment is told to all threads by a statement: one of its own, where a loop asks for it.
+static bool is_fragment_element(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT;
+}
+
+static bool asks_fragment(const Sema *s, const Expr *expr) {
+    return is_block_level(s) && any_expr(expr, is_fragment_element, NULL);
+}
+
+static Expr *loop_bound(Sema *s, const Node *node, bool first) {
+    Expr *bound = index_expression(s, node);
+    if (!first || !asks_fragment(s, bound)) return bound;
+    Var *var = var_new(s->arena, "bound", VAR_LET, TYPE_I64, place_of(s, node->span));
+    Stmt *stmt = s_let(s->arena, var, bound);
     stmt->loc = var->loc;
     emit(s, stmt);
     return e_var(s->arena, var);
@@ -145,10 +166,10 @@ static void assignment(Sema *s, const Node *node) {
 }
 
 // ---- loops ----
-static Iter iterator(Sema *s, const Node *node) {
+static Iter iterator(Sema *s, const Node *node, bool first) {
     Iter iter = {.begin = e_int(s->arena, 0), .step = e_int(s->arena, 1)};
-    if (node->kids[0]) iter.begin = index_expression(s, node->kids[0]);
-    iter.end = index_expression(s, node->kids[1]);
+    if (node->kids[0]) iter.begin = loop_bound(s, node->kids[0], first);
+    iter.end = loop_bound(s, node->kids[1], first);
     int64_t step;
     if (node->kids[2] && constant_int(s, node->kids[2], "the step of a loop", INT64_MIN, INT64_MAX, &step)) {
         iter.step = e_int(s->arena, step);
@@ -165,7 +186,8 @@ static int iterators(Sema *s, const Node *list, Iter **out, bool from_zero) {
         const Node *item = list->kids[i];
         if (item->kind != N_ITER) continue;
         if (from_zero && (item->kids[0] || item->kids[2])) diag(s->sink, item->span, T_GRID_RANGE, item->text);
-        (*out)[count++] = iterator(s, item);
+        (*out)[count] = iterator(s, item, count == 0);
+        count++;
     }
     return count;
 }
@@ -215,7 +237,7 @@ static void while_loop(Sema *s, const Node *node) {
     if (!is_wait(node, condition)) condition = told(s, condition, node->kids[0]->span);
     s->block = outer;
     stmt->while_.condition = condition;
-    if (extra.count > 0) {
+    if (extra.count > 0 || asks_fragment(s, condition)) {
         Stmt *leave = s_if(s->arena, e_unary(s->arena, UNARY_NOT, condition));
         leave->loc = stmt->loc;
         block_push(s->arena, &leave->if_.then, stmt_new(s->arena, STMT_BREAK, stmt->loc));

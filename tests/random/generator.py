@@ -36,12 +36,12 @@ def hashed(n):
 
 PROFILES = {   # production -> weight; `threads` and so on are those of the kernel
     "all": {"elementwise": 6, "any_bits": 2, "copy": 4, "region": 2, "gather": 1, "input": 2, "reduce": 2, "scan": 1, "gemm": 1.5,
-            "fill": 1, "loop": 2, "branch": 1, "scalar": 1, "function": 0.7, "macro": 0.7, "atomics": 0.7, "effect": 0.3,
+            "fill": 1, "loop": 2, "branch": 1, "scalar": 1, "while_loop": 0.5, "moved": 0.7, "within": 0.5, "function": 0.7, "macro": 0.7, "atomics": 0.7, "effect": 0.3,
             "asynchronous": 0.7, "lanes": 0.4, "tuned": 0.5},
     "tiles": {"elementwise": 5, "copy": 4, "region": 2, "input": 2, "reduce": 2, "scan": 1, "gemm": 1, "loop": 2, "branch": 1,
               "scalar": 1},
     "lanes": {"lanes": 1},
-    "loops": {"loop": 4, "branch": 2, "input": 1, "elementwise": 2, "reduce": 1, "asynchronous": 1, "gemm": 1, "scalar": 2, "copy": 1},
+    "loops": {"loop": 4, "while_loop": 1, "branch": 2, "input": 1, "elementwise": 2, "reduce": 1, "asynchronous": 1, "gemm": 1, "scalar": 2, "copy": 1},
 }
 
 
@@ -102,6 +102,7 @@ class Program(programs.Expressions):
             step = self.name("ld")
             self.dims[step] = math.prod(extents[1:]) + self.pick([0, 1, 8])
             strides = [step] + [str(math.prod(extents[d + 1:])) for d in range(1, len(dims))]
+        dims = [self.bind(0) if d == "0" else d for d in dims]
         tensor = Tensor(self.name("T"), mode, type_, dims, list(extents), bound, strides)
         self.tensors.append(tensor)
         self.kernel.uses.append((tensor, mode))
@@ -173,6 +174,10 @@ class Program(programs.Expressions):
             room = extent - shape[its.index(found)]
             return f"{found} + {self.random.randint(0, room)}" if room and self.chance(0.5) else (
                 f"{extent - 1} - {found}" if self.chance(0.2) else found)
+        if kind < 0.7:
+            by = self.some(lambda b: b.scope == "shared" and b.type in INTEGERS and b.type[0] == "u" and b.bound is not None)
+            if by and len(by.shape) == 1 and its and by.shape[0] >= shape[0]:
+                return f"i64({by.name}[{its[0]}]) % {extent}" if by.type != "u64" else f"i64({by.name}[{its[0]}] % {extent})"
         if kind < 0.85 and its:
             return f"({self.linear(its, shape)}) % {extent}"
         return str(self.random.randrange(extent))
@@ -330,6 +335,8 @@ class Program(programs.Expressions):
         lead = self.chance(0.25)
         extents = [max(1, e + self.pick([0, 0, -1, 3, 5, -e // 2, 8])) for e in shape]
         extents = ([self.grid[0][1]] if lead else []) + extents
+        if self.chance(0.03):
+            extents[-1] = 0
         tensor = self.tensor(type_, extents, bound)
         corner = ["g"] if lead else []
         for e, d in zip(extents[lead:], tensor.dims[lead:]):
@@ -493,6 +500,36 @@ class Program(programs.Expressions):
             self.add(f"copy({source.name}[{where}], {there.name});" if first else f"copy({source.name}, {there.name}[{where}]);")
         self.spend(math.prod(source.shape))
 
+    def moved(self):
+        """From tensor to tensor, or a transposed one to a tile."""
+        type_ = self.type()
+        bound, rows, columns = min(SMALL, LIMIT[type_]), self.extent(), self.extent()
+        tensor = self.tensor(type_, [columns, rows + self.pick([0, 0, 3])], bound)
+        if self.chance(0.5):
+            there = self.buffer(type_, (rows, columns), bound=bound)
+            self.add(f"copy({tensor.name}{self.pick(['[0, 0].T', f'[0 +: {columns}, 0 +: {rows}].T'])}, {there.name});")
+        elif not self.in_role and self.kernel.depth == 2:
+            lead = [n for n, _ in self.grid]
+            result = self.tensor(type_, [e for _, e in self.grid] + [columns, rows], bound, "out", None)
+            at = "".join(f"{n}, " for n in lead)
+            self.add(f"copy({tensor.name}[0 +: {columns}, 0 +: {rows}], {result.name}[{at}0 +: {columns}, 0 +: {rows}]);" if not lead else
+                     f"copy({tensor.name}[0 +: {columns}, 0 +: {rows}], {result.name}[{at}:, :]);")
+        self.spend(rows * columns)
+
+    def within(self):
+        """A tile moves within itself: sources are read before the destination is written."""
+        here = self.some(lambda b: b.scope == "shared" and len(b.shape) == 2 and b.shape[0] > 1)
+        if not here:
+            return
+        rows, columns = here.shape
+        if rows == columns and self.chance(0.5):
+            self.add(f"transpose({here.name}, {here.name});")
+        else:
+            size = self.random.randint(1, rows - 1)
+            a, b = self.random.randint(0, rows - size), self.random.randint(0, rows - size)
+            self.add(f"copy({here.name}[{a} +: {size}, :], {here.name}[{b} +: {size}, :]);")
+        self.spend(rows * columns)
+
     def fill(self):
         here = self.buffer()
         here.bound = min(SMALL, LIMIT[here.type])
@@ -579,7 +616,8 @@ class Program(programs.Expressions):
             return
         acc = self.buffer(type_, (m, n), "fragment", bound=bound)
         self.add(f"fill({acc.name}, {self.random.randint(0, 2)});")
-        self.add(f"gemm({a}, {b}, {acc.name}{self.pick(['', '', ', accumulate = false'])});")
+        tf32 = ", precision = tf32" if a_type == b_type == "f32" and x <= 1024 and y <= 1024 and self.chance(0.5) else ""
+        self.add(f"gemm({a}, {b}, {acc.name}{self.pick(['', '', ', accumulate = false'])}{tf32});")
         self.spend(m * n * k // 16)
 
     # ---- productions: control ----
@@ -619,6 +657,21 @@ class Program(programs.Expressions):
             self.add(f"    if ({name} > 2) break;")
         self.scalar_names.remove(name)
         self.repeats, self.buffers, self.variables = repeats, buffers, variables
+        self.add("}")
+
+    def while_loop(self):
+        """As long as a variable of the block says."""
+        if self.kernel.depth > 3:
+            return
+        name, count = self.name("left"), self.random.randint(0, 4)
+        self.add(f"var {name}: i64 = {self.bind(count)};")
+        self.add(f"while ({name} > 0{self.pick(['', f' && {self.comparison_of([], [])}'])}) {{")
+        repeats, self.repeats = self.repeats, self.repeats * max(count, 1)
+        self.add(f"    {name} -= 1;")
+        self.scalar_names.append(name)
+        self.nested(1, 2)
+        self.scalar_names.remove(name)
+        self.repeats = repeats
         self.add("}")
 
     def loaded(self, name, outer):
@@ -776,12 +829,15 @@ class Program(programs.Expressions):
             here = self.buffer(type_of, order([tile, bk]), "shared", bound=4)
             operands.append((here, f"copy({tensor.name}[{', '.join(order([corner, f'n * {bk}']))}], {here.name});", along))
         acc = self.buffer(type_, (bm, bn), "fragment", bound=LIMIT[type_] if type_ == "i32" else 16 * k)
-        self.add(f"fill({acc.name}, 0);")
+        how = ", accumulate = n > 0" if self.chance(0.3) else ""
+        if not how:
+            self.add(f"fill({acc.name}, 0);")
+        how += ", precision = tf32" if a_type == "f32" and self.chance(0.7) else ""
         self.add(f"pipelined (n in ceildiv({depth}, {bk}), stages = {self.random.randint(1, 4)}) {{")
         (a, load_a, a_along), (b, load_b, b_along) = operands
         self.add(f"    {load_a}")
         self.add(f"    {load_b}")
-        self.add(f"    gemm({a.name}{'' if a_along else '.T'}, {b.name}{'.T' if b_along else ''}, {acc.name});")
+        self.add(f"    gemm({a.name}{'' if a_along else '.T'}, {b.name}{'.T' if b_along else ''}, {acc.name}{how});")
         self.add("}")
         self.buffers = [acc]
         if self.chance(0.5):
