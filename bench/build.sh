@@ -28,7 +28,7 @@ lines=${4:-.}
 jobs=${JOBS:-$(nproc)}
 mkdir -p "$out"
 rm -f "$out"/*.cubin
-cp "$(dirname "$tilec")/libtilec-launch.so" "$out/"
+cp -L "$(dirname "$tilec")/libtilec.so" "$out/libtilec-launch.so"   # the name that older trees gave its launcher
 out=$(realpath "$out")
 
 # Every combination of the alternatives: one line KERNEL FILE NAME=VALUE... each.

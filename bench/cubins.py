@@ -1,5 +1,5 @@
-"""Launches artefacts of tilec from Python through libtilec's own launcher (`libtilec-launch.so`: no compiler, no LLVM), so
-that what is measured is what `tilec_launch` does: variants, tensor maps, programs of several kernels, workspace.
+"""Launches artefacts of tilec from Python through libtilec (a copy named `libtilec-launch.so`), so that what is measured is
+what `tilec_launch` does: variants, tensor maps, programs of several kernels, workspace.
 
     kernel = Artefact("out/gemm.cubin").kernel("gemm")
     launch = kernel.bind([a, b, c])      # torch tensors and numbers, in the order of the parameters

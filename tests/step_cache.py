@@ -93,7 +93,7 @@ class Cache:
         self.add_path(found, path)
         for name in ("lit.cfg.py", "exits.sh"):
             self.add_path(found, self.root / "tests" / "lit" / name)
-        for name in ("tilec", "tilec-gpu", "libtilec-launch.so", "tests/fake_cuda/libcuda.so.1"):
+        for name in ("tilec", "tilec-gpu", "libtilec.so", "tests/fake_cuda/libcuda.so.1"):
             self.add_path(found, build / name)
         places = {"examples": self.root / "examples", "programs": self.root / "tests" / "programs", "S": path.parent, "bin": build}
         for place, rest in PLACES.findall(path.read_text(errors="replace")):
