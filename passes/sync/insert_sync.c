@@ -25,8 +25,8 @@
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
 // accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
-// the fences and releases that order it, and tiles that it copies to and awaits get their barriers in a role too: the
-// role's own. Blocks of a grid are not ordered with one another.
+// the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone use
+// get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
 #include "passes/analysis/util.h"
 #include "passes/sync/sync.h"
 
@@ -180,11 +180,35 @@ static bool reuses_global(Arena *arena, const Stmt *role) {
     return false;
 }
 
-// Storage of the tiles that the role awaits.
-static Map *find_awaited(Arena *arena, const Stmt *role) {
-    Map *awaited = map_new(arena);
+static void put_shared(Arena *arena, const Stmt *stmt, Map *bufs) {
+    EffectVec effects = {0};
+    path_effects(arena, stmt, &effects);
+    VEC_EACH (const Effect, effect, &effects)
+        if (effect->buf->scope == SCOPE_SHARED) map_put(bufs, buf_root(effect->buf), bufs);
+}
+
+// Storage that other statements of the CTA use, or thread regions of the role.
+static Map *find_foreign(Arena *arena, const Block *block, const Stmt *role) {
+    Map *foreign = map_new(arena);
+    FOR_EACH_ITEM (stmt, block)
+        if (stmt != role) put_shared(arena, stmt, foreign);
     FOR_EACH_STMT (stmt, &role->role.body)
+        if (stmt->kind == STMT_THREAD) put_shared(arena, stmt, foreign);
+    return foreign;
+}
+
+// Storage that is in order as a kernel's is: tiles that the role awaits, and those that its tile operations alone write and read.
+static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
+    Map *awaited = map_new(arena);
+    const Map *foreign = find_foreign(arena, block, role);
+    FOR_EACH_STMT (stmt, &role->role.body) {
         if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(ARG(stmt, AWAIT, x).region->buf), awaited);
+        FOR_EACH_EFFECT (effect, arena, stmt) {
+            const Buf *root = buf_root(effect->buf);
+            bool own = root->scope == SCOPE_SHARED && effect->access != ACCESS_READ && !map_has(foreign, root);
+            if (own && type_kind(root->type) != KIND_OPAQUE) map_put(awaited, root, awaited);
+        }
+    }
     return awaited;
 }
 
@@ -237,7 +261,7 @@ static bool land_copies(Arena *arena, Block *block, const Map *awaited) {
 
 static bool sync_role(PassContext *context, const Block *block, Stmt *role) {
     Arena *arena = context->arena;
-    const Map *awaited = find_awaited(arena, role);
+    const Map *awaited = find_awaited(arena, block, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
     bool awaits = map_count(awaited) > 0, lands = land_copies(arena, &role->role.body, awaited);
     if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return lands;

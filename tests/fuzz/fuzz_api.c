@@ -6,7 +6,10 @@
 
 static const char *const sources[] = {
     "kernel scale(x: f32[N], out y: f32[N]) { grid (ceildiv(N, 128)) { for i in parallel(128) { y[program_id * 128 + i] = 1.0 } } }",
-    "kernel k(x: in f32[N]) {}", "", "test t { }", "kernel",
+    "kernel k(x: in f32[N]) {}",
+    "",
+    "test t { }",
+    "kernel",
 };
 static const char *const targets[] = {"sm_80", "sm_90a", NULL, "sm_1"};
 static const char *const names[] = {"N", "", "BM", NULL};
@@ -80,8 +83,9 @@ static void launch(Objects *o, Bytes *bytes) {
     TilecArg args[4];
     for (int i = 0; i < 4; i++) {
         int64_t shape[TILEC_MAX_RANK] = {next(bytes), 3, 5, 7};
-        args[i] = next(bytes) % 4 ? tilec_tensor((void *)(uintptr_t)(next(bytes) * 256u), (int)(next(bytes) % 10) - 1, shape)
-                                  : tilec_integer((int64_t)next(bytes) << next(bytes) % 56);
+        args[i] = next(bytes) % 4
+                      ? tilec_tensor((void *)(uintptr_t)(next(bytes) * 256u), (int)(next(bytes) % 10) - 1, shape)
+                      : tilec_integer((int64_t)next(bytes) << next(bytes) % 56);
     }
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     options.workspace = next(bytes) % 2 ? (void *)(uintptr_t)(next(bytes) * 64u) : NULL;

@@ -21,8 +21,6 @@ void fuzz(Arena *arena, Failure *failure, const uint8_t *data, size_t size) {
     (void)failure;
     if (size == 0) return;
     const char *text = arena_strndup(arena, (const char *)data + 1, size - 1);
-    if (data[0] % 3 == 0)
-        layout_batch_line(arena, (const char *)data + 1, size - 1);
-    else
-        expressions(arena, text, data[0] % 3 == 2);
+    if (data[0] % 3 == 0) layout_batch_line(arena, (const char *)data + 1, size - 1);
+    else expressions(arena, text, data[0] % 3 == 2);
 }

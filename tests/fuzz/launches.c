@@ -17,7 +17,8 @@ static void query_kernel(const TilecKernel *kernel) {
         read += strlen(param.name) + strlen(param.type);
         for (int d = 0; d < param.rank; d++) read += strlen(param.shape[d]);
     }
-    for (size_t i = 0; tilec_kernel_variant(kernel, i, &variant); i++) read += strlen(variant.symbol) + strlen(variant.when);
+    for (size_t i = 0; tilec_kernel_variant(kernel, i, &variant); i++)
+        read += strlen(variant.symbol) + strlen(variant.when);
     if (read == 0) abort();   // a kernel has a name
 }
 

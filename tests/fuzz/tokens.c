@@ -74,11 +74,12 @@ static size_t replaced(uint8_t *out, size_t max_size, const Tokens *in, Run old,
     return append(out, size, max_size, in->text + end, in->ends[in->count] - end);
 }
 
-static const char *const numbers[] = {" 0",    " 1",          " -1",         " 2",           " 3",
-                                      " 7",    " 16",         " 31",         " 64",          " 128",
-                                      " 255",  " 4096",       " 65536",      " 2147483647",  " 2147483648",
-                                      " 1e30", " 4294967296", " 1000000007", " 0.5",         " 9223372036854775807",
-                                      " 33",   " 24",         " 5",          " 18446744073709551615"};
+static const char *const numbers[] = {" 0",          " 1",          " -1",         " 2",
+                                      " 3",          " 7",          " 16",         " 31",
+                                      " 64",         " 128",        " 255",        " 4096",
+                                      " 65536",      " 2147483647", " 2147483648", " 1e30",
+                                      " 4294967296", " 1000000007", " 0.5",        " 9223372036854775807",
+                                      " 33",         " 24",         " 5",          " 18446744073709551615"};
 
 static size_t other_number(uint8_t *out, size_t max_size, const Tokens *in, Random *random) {
     const char *number = numbers[draw(random, sizeof numbers / sizeof *numbers)];

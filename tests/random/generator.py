@@ -80,8 +80,8 @@ class Program(programs.Expressions):
     # ---- names and lines ----
     def add(self, line):
         self.kernel.lines.append("    " * self.kernel.depth + line)
-        if self.in_role and (line[-1] in ";{" or line.startswith("parallel")) and not line.startswith(("shared", "fragment", "thread", "role", "barrier", "async")):
-            self.add("barrier();")   # a role orders what it does to shared memory itself
+        if self.in_role and self.barriers and (line[-1] in ";{" or line.startswith("parallel")) and not line.startswith(("shared", "fragment", "thread", "role", "barrier", "async")):
+            self.add("barrier();")
 
     def dim(self, value):
         """A number, or a dim or scalar that the test binds to it."""
@@ -849,7 +849,7 @@ class Program(programs.Expressions):
 
     def roles(self):
         """Roles side by side, or a producer and a consumer with a ring of tiles between them."""
-        self.in_role = True
+        self.in_role, self.barriers = True, self.chance(0.3)
         if self.chance(0.5):
             return self.ring()
         sizes = [self.pick([32, 64, 128]) for _ in range(2)]
