@@ -163,8 +163,10 @@ def check_seed(options, seed):
     return seed, kind, name, said, text, check.target
 
 
-def reduced(options, path, name, target):
-    command = [str(options.tilec), "reduce", str(path), "--match=^differs", "--timeout=60", "-j", "1", "--", sys.executable,
+def reduced(options, path, name, target, said):
+    """It fails after the same pass and by the same diagnostics: a barrier less is another failure."""
+    same = [f"--match={match}" for match in dict.fromkeys(["^differs"] + re.findall(r"after pass '[a-z-]+'", said) + CODE.findall(said))]
+    command = [str(options.tilec), "reduce", str(path), *same, "--timeout=60", "-j", "1", "--", sys.executable,
                __file__, str(options.tilec), "--check", "{}", "--checks", name, "--target", target]
     try:
         subprocess.run(command, capture_output=True, timeout=options.reduce_s)
@@ -181,7 +183,7 @@ def report(options, found):
     path.write_text(text)
     print(f"seed {seed} {kind}, check {name}, target {target}: {said}\n{path}", flush=True)
     if kind == "differs" and options.reduce_s:
-        print(reduced(options, path, name, target), flush=True)
+        print(reduced(options, path, name, target, said), flush=True)
 
 
 def many(options):
