@@ -74,7 +74,8 @@ static int caught(Failure *failure) {
 
 int main(int argc, char **argv) {
 #ifndef TILEC_NO_CODEGEN
-    if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0) return serve_compiles(STDIN_FILENO);
+    if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0 && can_serve(STDIN_FILENO))
+        return serve_compiles(STDIN_FILENO);
 #endif
     static Failure failure;   // static: survives the longjmp, and the arena points to it
     static Tool tool;

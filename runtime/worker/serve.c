@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- one compile ----
@@ -132,6 +133,11 @@ static bool serve_one(int socket, const struct rlimit *memory) {
     arena_free(arena);
     malloc_trim(0);
     return done;
+}
+
+bool can_serve(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
 }
 
 int serve_compiles(int socket) {

@@ -15,4 +15,5 @@ typedef struct Answer {
 void answer_request(const CompileRequest *request, Answer *out);
 void answer_free(Answer *answer);
 
+bool can_serve(int fd);           // it is a socket
 int serve_compiles(int socket);   // the exit code
