@@ -195,12 +195,11 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                 .facts = facts_new(arena, kernel),
                                 .vars = map_new(arena),
                                 .tensors = map_new(arena),
-                                .expansions = map_new(arena),
                                 .threads = threads,
                                 .grid_extent = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL,
                                 .role = {0, threads, 0},
-                                .waits_for_launch = func_calls(kernel, OP_DEPENDENCY_WAIT),
-                                .has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA)};
+                                .waits_for_launch = attr_get(kernel->attrs, ATTR_WAITS_FOR_LAUNCH),
+                                .has_mma = attr_get(kernel->attrs, ATTR_HAS_MMA)};
     gen->address = (AddressState){.shared_symbol = gen->address.shared_symbol,
                                   .shared_offsets = map_new(arena),
                                   .scopes = map_new(arena),
@@ -251,7 +250,7 @@ static Value shared_base(Gen *gen) {
 }
 
 // The thread's index among those of all CTAs of the tile. A CTA may write to another's shared memory only while that
-// one runs: each arrives at the start, and waits for the others before its first such write (emit_block).
+// one runs: each arrives at the start, and waits for the others before the statement with @await_cluster.
 static void start_cluster(Gen *gen) {
     Value rank = call_named(gen, "llvm.nvvm.read.ptx.sreg.cluster.ctarank", gen->types.i32, 0, NULL);
     Value first = LLVMBuildMul(gen->builder, rank, const_i32(gen, gen->kernel.threads / gen->cluster.ctas), "");

@@ -4,7 +4,7 @@
 //     parallel.c         divides the kernels into units and compiles these on several threads
 //     llvm_errors.c      keeps an error inside LLVM from ending the process
 //     codegen.c          a unit: its kernels, their parameters and attributes
-//     stmt.c             control flow: loops, ifs, roles         unroll.c            which unrolled loops are expanded
+//     stmt.c             control flow: loops, ifs, roles
 //     expr.c             expressions                             math.c              scalar functions
 //     convert.c          casts between scalar types              packed_convert.c    casts to 16-bit floats, in pairs
 //     address.c          addresses and index widths              register_arrays.c   per-thread arrays as registers
@@ -26,6 +26,7 @@
 #include "codegen/codegen.h"
 #include "ir/build.h"
 #include "ir/facts.h"
+#include "ir/match.h"
 #include "support/map.h"
 #include <llvm-c/Core.h>
 #include <llvm-c/DebugInfo.h>
@@ -114,7 +115,6 @@ typedef struct KernelState {
     Facts *facts;
     Map *vars;                 // Var -> VarPlace
     Map *tensors;              // Buf (global) -> pointer value
-    Map *expansions;           // Var of an unrolled loop -> 1: must be expanded, 2: need not (unroll.c)
     int64_t threads;           // of the CTA, or of all CTAs that share a tile
     const Expr *grid_extent;   // inside the kernel its value is %nctaid
     Value thread;              // index in the CTA (or among those of all its CTAs), i32
@@ -123,8 +123,8 @@ typedef struct KernelState {
     int role_count;          // roles emitted so far
     Label break_to;          // behind the innermost loop
     bool exact;              // inside ieee()
-    bool waits_for_launch;   // kernels launched before may still run until dependency_wait
-    bool has_mma;            // it has a matrix instruction
+    bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait
+    bool has_mma;            // @has_mma
     Span place;              // of the statement that is emitted
     int64_t statements;      // emitted so far
     bool abandoned;          // reported as too large: the rest is not emitted
@@ -287,6 +287,13 @@ Expr *arg_expr(Gen *gen, const OpCall *call, int index);
 Region *arg_place(Gen *gen, const OpCall *call, int index);
 int64_t arg_const(Gen *gen, const OpCall *call, int index);
 const char *arg_word(Gen *gen, const OpCall *call, int index);
+// The same by the operand's name in ops.def: ARG_PLACE(gen, call, VLOAD, dst). Ops that share a function share operands.
+#define CALL_ARG(call, NAME, operand) ((call)->args[OPERAND_INDEX(NAME, operand)])
+#define HAS_ARG(call, NAME, operand) has_arg(call, OPERAND_INDEX(NAME, operand))
+#define ARG_EXPR(gen, call, NAME, operand) arg_expr(gen, call, OPERAND_INDEX(NAME, operand))
+#define ARG_PLACE(gen, call, NAME, operand) arg_place(gen, call, OPERAND_INDEX(NAME, operand))
+#define ARG_CONST(gen, call, NAME, operand) arg_const(gen, call, OPERAND_INDEX(NAME, operand))
+#define ARG_WORD(gen, call, NAME, operand) arg_word(gen, call, OPERAND_INDEX(NAME, operand))
 bool op_supported(Gen *gen, const OpCall *call);   // false: the target lacks it, and that has been reported
 Value emit_op(Gen *gen, const OpCall *call);       // NULL: no result
 
@@ -318,9 +325,6 @@ void await_cluster(Gen *gen);   // where control is uniform: until all CTAs of t
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them
 void emit_if_then(Gen *gen, Value condition, void (*body)(Gen *gen, void *user), void *user);
-
-// ---- unroll.c ----
-bool must_expand(Gen *gen, Stmt *loop, const Var *var);   // an unrolled loop, one of its iterators
 
 // ---- debug_lines.c ----
 void debug_lines_init(Gen *gen);

@@ -94,31 +94,19 @@ void await_cluster(Gen *gen) {
     gen->cluster.started = true;
 }
 
-// The last statement of the kernel's straight-line path before a write to another CTA, or a barrier.
-static void await_cluster_before(Gen *gen, const Stmt *stmt) {
-    bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK;
-    if (gen->cluster.started || straight) return;
-    FOR_EACH_STMT_IN (inner, stmt) {
-        bool spread = inner->kind == STMT_STORE && attr_get(inner->store.buf->attrs, ATTR_CTAS);
-        if (!spread && !is_call(inner, OP_BARRIER)) continue;
-        await_cluster(gen);
-        return;
-    }
-}
-
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->kernel.role.first;
     int open_arrays = gen->registers.wgmma.count;
     for (int i = 0; i < block->count && !gen->kernel.abandoned; i++) {
         Stmt *stmt = block->items[i];
+        if (attr_get(stmt->attrs, ATTR_AWAIT_CLUSTER)) await_cluster(gen);
         if (is_wgmma(stmt)) {
             i += emit_wgmma(gen, block, i) - 1;
         } else if (stmt->kind == STMT_ROLE) {
             i += emit_roles(gen, block, i, &first) - 1;
         } else {
             first = gen->kernel.role.first;
-            await_cluster_before(gen, stmt);
             emit_stmt(gen, stmt);
         }
     }
@@ -206,16 +194,6 @@ static bool has_break(const Block *block) {
     return false;
 }
 
-// Of a loop that need not be expanded as a whole: how many copies its rolled form has. 0: expand all.
-static int64_t copies_of_rolled(Gen *gen, Stmt *stmt, int depth, int64_t trips) {
-    enum { MOST_EXPANDED = 16, MOST_COPIES = 8, LEAST_COPIES = 4 };
-    if (trips <= MOST_EXPANDED || must_expand(gen, stmt, stmt->loop.iters[depth].var)) return 0;
-    for (int64_t copies = MOST_COPIES; copies >= LEAST_COPIES; copies--) {
-        if (trips % copies == 0) return copies;
-    }
-    return 0;
-}
-
 static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step, int64_t copies) {
     const Iter *iter = &stmt->loop.iters[depth];
     LLVMBuilderRef b = gen->builder;
@@ -244,8 +222,8 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
         gen->kernel.abandoned = true;
     }
     bool small = begin >= INT32_MIN && end <= INT32_MAX / 2;
-    int64_t copies = small ? copies_of_rolled(gen, stmt, depth, (end - begin + step - 1) / step) : 0;
-    if (copies) {
+    int64_t copies = attr_int(stmt->attrs, ATTR_ROLLED, 0);
+    if (copies && small && depth == 0) {
         emit_rolled(gen, stmt, depth, begin, end, step, copies);
         return;
     }

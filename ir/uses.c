@@ -103,6 +103,47 @@ bool expr_writes_memory(const Expr *expr) {
     return any_expr(expr, writes_memory, NULL);
 }
 
+// ---- what must be a constant ----
+
+static bool any_uses(int count, Expr *const *exprs, const Map *vars) {
+    for (int i = 0; i < count; i++)
+        if (expr_uses_any(exprs[i], vars)) return true;
+    return false;
+}
+
+static bool loads_register(const Expr *e, const void *vars) {
+    return e->kind == EXPR_LOAD && e->load.buf->scope == SCOPE_LOCAL && any_uses(e->load.count, e->load.indices, vars);
+}
+
+static bool arg_needs_constant(const Arg *arg, const Operand *operand, const Map *vars) {
+    if (arg->value && operand->flags & OPERAND_CONST) return expr_uses_any(arg->value, vars);
+    for (int d = 0; arg->region && arg->region->buf->scope == SCOPE_LOCAL && d < arg->region->count; d++)
+        if (expr_uses_any(arg->region->dims[d].start, vars)) return true;
+    return false;
+}
+
+static bool own_constants_use(const Stmt *stmt, const Map *vars) {
+    if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_LOCAL)
+        if (any_uses(stmt->store.count, stmt->store.indices, vars)) return true;
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        if (any_uses(3, (Expr *[]){iter->begin, iter->end, iter->step}, vars)) return true;
+    }
+    for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count && i < op_info(stmt->call.op)->operand_count; i++)
+        if (arg_needs_constant(&stmt->call.args[i], &op_info(stmt->call.op)->operands[i], vars)) return true;
+    return stmt->kind == STMT_BREAK || stmt_any_own_expr(stmt, loads_register, vars);
+}
+
+bool needs_constant(Arena *arena, const Block *block, const Var *var) {
+    Map *vars = map_new(arena);   // whose values come from the variable
+    map_put(vars, var, vars);
+    FOR_EACH_STMT (stmt, block) {
+        if (own_constants_use(stmt, vars)) return true;
+        if (stmt->kind == STMT_LET && expr_uses_any(stmt->let.value, vars)) map_put(vars, stmt->let.var, vars);
+    }
+    return false;
+}
+
 // ---- buffers ----
 
 typedef struct BufSearch {

@@ -12,6 +12,14 @@
 // @coalesce          If many registers are joined after an `if`, ptxas leaves moves, also on the path past the `if`;
 //                    where accumulators of wgmma are moved, it inserts waits. Codegen then coalesces registers, which
 //                    costs compile time.
+// @rolled            `unroll` asks for straight-line code. It must be given where the iterator decides which registers are
+//                    meant: in the index of a local array, or in an operand that has to be a constant. Elsewhere (a
+//                    thread's share of a large copy, say) many copies cost registers for as many addresses, all live
+//                    at once, and win nothing beyond a few: such a loop becomes a loop over a few copies.
+//                        unroll (q in 64) As[q * 4 + t / 64, ...] = A[...]            rolls
+//                        unroll (q in 64) { let r = q * 2; x[...] = bf16(acc[r]); }   does not: r is an index of acc
+// @await_cluster     The last statement of the straight-line path before a write to another CTA's shared memory, or a
+//                    barrier: control is uniform there. Later than at the start, since CTAs do not start at once.
 // @shared_only       A cluster barrier releases at cluster scope, and a release of all memory waits until all stores
 //                    are in the L2 cache. If the kernel reads no tensor that it writes, only shared memory is
 //                    published, and a fence of shared memory is enough. It does not order reads of other CTAs' shared
@@ -48,6 +56,30 @@ static bool annotate_registers(Arena *arena, Func *kernel) {
     return changed;
 }
 
+// ---- `unroll` loops that nothing needs expanded ----
+
+// 0: all.
+static int64_t copies_at_a_time(Arena *arena, const Stmt *loop) {
+    enum { MOST_EXPANDED = 16, MOST_COPIES = 8, LEAST_COPIES = 4 };
+    if (!is_loop(loop, LOOP_UNROLL) && !is_loop(loop, LOOP_VECTORIZED)) return 0;
+    int64_t trips = iter_count(&loop->loop.iters[0]), copies = MOST_COPIES;
+    if (trips <= MOST_EXPANDED || needs_constant(arena, &loop->loop.body, loop->loop.iters[0].var)) return 0;
+    while (copies >= LEAST_COPIES && trips % copies != 0) copies--;
+    return copies >= LEAST_COPIES ? copies : 0;
+}
+
+static bool annotate_loops(Arena *arena, Func *kernel) {
+    bool changed = false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        int64_t copies = copies_at_a_time(arena, stmt);
+        if (attr_int(stmt->attrs, ATTR_ROLLED, 0) == copies) continue;
+        if (copies) attr_set_int(arena, &stmt->attrs, ATTR_ROLLED, copies);
+        else attr_remove(&stmt->attrs, ATTR_ROLLED);
+        changed = true;
+    }
+    return changed;
+}
+
 // ---- `if`s that write many registers ----
 
 static int64_t trips_of(const Stmt *loop) {
@@ -79,6 +111,22 @@ static bool annotate_coalescing(Arena *arena, Func *kernel) {
 }
 
 // ---- clusters ----
+
+static bool needs_cluster(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_call(stmt, OP_BARRIER) || (stmt->kind == STMT_STORE && attr_get(stmt->store.buf->attrs, ATTR_CTAS));
+}
+
+static bool annotate_await(Arena *arena, Func *kernel) {
+    bool needed = grid_blocks(func_grid(kernel)) > 1, changed = false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        bool straight = stmt->kind == STMT_GRID || stmt->kind == STMT_THREAD || stmt->kind == STMT_BLOCK;
+        bool here = needed && !straight && stmt_any(stmt, needs_cluster, NULL);
+        changed |= set_fact(arena, &stmt->attrs, ATTR_AWAIT_CLUSTER, here);
+        needed &= !here;
+    }
+    return changed;
+}
 
 // Some tensor is both written and read, or may be accessed by TMA.
 static bool rereads_tensors(Arena *arena, const Func *kernel) {
@@ -123,7 +171,11 @@ static bool annotate_cluster(Arena *arena, Func *kernel) {
 }
 
 bool pass_annotate_kernel(PassContext *context, Func *kernel) {
-    bool changed = annotate_registers(context->arena, kernel);
-    changed |= annotate_coalescing(context->arena, kernel);
-    return annotate_cluster(context->arena, kernel) | changed;
+    Arena *arena = context->arena;
+    bool has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA);
+    bool changed = set_fact(arena, &kernel->attrs, ATTR_HAS_MMA, has_mma);
+    changed |= set_fact(arena, &kernel->attrs, ATTR_WAITS_FOR_LAUNCH, func_calls(kernel, OP_DEPENDENCY_WAIT));
+    changed |= annotate_registers(arena, kernel) | annotate_loops(arena, kernel);
+    changed |= annotate_coalescing(arena, kernel) | annotate_await(arena, kernel);
+    return annotate_cluster(arena, kernel) | changed;
 }
