@@ -17,6 +17,8 @@ typedef struct WgmmaTypes {
 #define K_PAIRED "((2,4,2)):((1,4,2))"   // 0 1 8 9  2 3 10 11  4 5 12 13  6 7 14 15
 #define ACC "((4,8,4),(2,2,%d)):((2@1,1@0,16@0),(1@1,8@0,8@1))"
 
+enum { STEP = 8 };   // of n
+
 static const WgmmaTypes rows[] = {
     {"f32", "f16", 16, NULL},   {"f16", "f16", 16, NULL},   {"f32", "bf16", 16, NULL},  {"f32", "tf32", 32, NULL},
     {"f32", "e4m3", 8, "e5m2"}, {"f16", "e4m3", 8, "e5m2"}, {"f32", "e5m2", 8, "e4m3"}, {"f16", "e5m2", 8, "e4m3"},
@@ -32,8 +34,14 @@ static const WgmmaTypes *types_of(const WgmmaInfo *info) {
     return NULL;
 }
 
+// What n is a multiple of.
+static int step_of(const WgmmaInfo *info) {
+    enum { INTEGER_STEP = 16, INTEGER_FINE = 32 };
+    return info->acc_type[0] == 'i' && info->n > INTEGER_FINE ? INTEGER_STEP : STEP;
+}
+
 bool wgmma_named(const char *name, WgmmaInfo *out) {
-    enum { MOST_N = 256, K_BITS = 256, STEP = 8, INTEGER_STEP = 16, INTEGER_FINE = 32 };
+    enum { K_BITS = 256 };
     char again[64], rest[8];
     *out = (WgmmaInfo){0};
     int found = sscanf(name, "m%dn%dk%d_%7[a-z0-9]_%7[a-z0-9]_%7[a-z0-9]", &out->m, &out->n, &out->k, out->acc_type,
@@ -44,14 +52,13 @@ bool wgmma_named(const char *name, WgmmaInfo *out) {
              found == 6 ? "_" : "", found == 6 ? rest : "");
     const WgmmaTypes *types = types_of(out);
     if (!types || strcmp(again, name) != 0) return false;   // what is left over, leading zeros
-    bool integer = out->acc_type[0] == 'i' && out->n > INTEGER_FINE;
     out->can_transpose = types->bits == 16;
     out->a_layout = types->bits == 32 ? A_32 : types->bits == 16 ? A_16 : A_8;
     out->a_paired = types->bits == 8 ? A_8_PAIRED : NULL;
     out->k_paired = types->bits == 8 ? K_PAIRED : NULL;
     snprintf(out->acc_layout, sizeof out->acc_layout, ACC, out->n / STEP);
-    return out->m == WGMMA_ROWS && out->n >= STEP && out->n <= MOST_N &&
-           out->n % (integer ? INTEGER_STEP : STEP) == 0 && out->k * types->bits == K_BITS;
+    return out->m == WGMMA_ROWS && out->n >= STEP && out->n <= WGMMA_COLUMNS && out->n % step_of(out) == 0 &&
+           out->k * types->bits == K_BITS;
 }
 
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
@@ -62,7 +69,10 @@ bool wgmma_find(const Target *target, const char *a_type, const char *b_type, co
         if (strcmp(rows[i].a, a_type) || strcmp(rows[i].acc, acc_type)) continue;
         snprintf(name, sizeof name, "m64n%dk%d_%s_%s%s%s", n, 256 / rows[i].bits, acc_type, a_type, mixed ? "_" : "",
                  mixed ? b_type : "");
-        return target_has(target, FEATURE_WGMMA) && wgmma_named(name, out);
+        bool exists = wgmma_named(name, out), possible = types_of(out) != NULL;
+        if (exists && target_has(target, FEATURE_WGMMA)) return true;
+        *out = possible ? (WgmmaInfo){.m = out->m, .n = step_of(out), .k = out->k} : (WgmmaInfo){0};
+        return false;
     }
     return false;
 }

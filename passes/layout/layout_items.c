@@ -148,7 +148,7 @@ static const char *gemm_problem(const Inference *inference, Item *item) {
     if (!item->is_wgmma) return NULL;
     if (inference->threads % group) return "the threads must be a multiple of a warpgroup";
     if (inference->threads > group && !inference->role) return "several warpgroups must be a role";
-    const char *why = wgmma_problem(target, item->stmt, &item->wgmma);
+    const char *why = wgmma_reason(inference->arena, target, item->stmt, &item->wgmma);
     if (why || item->m % (inference->threads / group * item->wgmma.m) == 0) return why;
     return "the rows must be a multiple of 64 for each warpgroup";
 }

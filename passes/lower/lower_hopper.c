@@ -58,11 +58,17 @@ typedef struct Boxes {   // the boxes of a tile: its panels
     Expr *map;
 } Boxes;
 
+// Reports what the statement's mechanism, which a source or a dump may name, cannot do.
+static bool is_possible(const Lower *lower, const Stmt *stmt, const char *why) {
+    if (why) diag(lower->context->sink, stmt->loc, T_VIA, via_text(via_of(stmt)), why);
+    return !why;
+}
+
 static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const Region *region, Boxes *out) {
     int64_t extents[TENSOR_MAP_RANK];
     int rank = region_rank(tile);
     *out = (Boxes){.tile = tile, .region = region};
-    if (tma_panels_problem(tile->buf, &out->panels)) return false;
+    if (!is_possible(lower, copy, tma_panels_problem(tile->buf, &out->panels))) return false;
     EXPECT(lower->context->failure, rank >= 1 && rank <= TENSOR_MAP_RANK && region->count <= TENSOR_MAP_RANK,
            "a box of rank %d of a tensor of rank %d", rank, region->count);
     EXPECT(lower->context->failure, out->panels.columns * out->panels.count == region_extent(tile, rank - 1),
@@ -298,7 +304,7 @@ static void check_layout(const Store *store) {
 
 void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
-    if (tma_epilogue_problem(lower->target, stmt, &store.shape)) return;
+    if (!is_possible(lower, stmt, tma_epilogue_problem(lower->target, stmt, &store.shape))) return;
     check_layout(&store);
     EXPECT(lower->context->failure, store.shape.strips % warpgroups_of(lower) == 0,
            "%lld strips of rows for %lld warpgroups", (long long)store.shape.strips, (long long)warpgroups_of(lower));
@@ -431,7 +437,7 @@ static void check_order(const Products *p, const Stmt *gemm) {
 void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     Products p = {.lower = lower, .gemm = gemm_of(stmt), .loc = stmt->loc};
-    if (wgmma_problem(lower->target, stmt, &p.info)) return;
+    if (!is_possible(lower, stmt, wgmma_problem(lower->target, stmt, &p.info))) return;
     int64_t k = region_extent(p.gemm.a, 1), run = k;
     p.registers = p.gemm.a->buf->scope == SCOPE_FRAGMENT;
     p.strips = region_extent(p.gemm.acc, 0) / p.info.m / warpgroups_of(lower);

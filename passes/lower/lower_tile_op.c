@@ -201,6 +201,8 @@ void lower_block(Lower *lower, const Block *from, Block *to) {
         else if (via_is(stmt, VIA_TMA_STORE)) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
         else lower_stmt(lower, stmt, to);
     }
+    FOR_EACH_ITEM (loop, &loops)   // without their store
+        diag(lower->context->sink, loop->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_EPILOGUE_SUBTILE));
     facts_release(lower->facts, mark);
 }
 

@@ -340,6 +340,17 @@ const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *inf
     return why ? why : operand_problem(op.b, info, true);
 }
 
+const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
+    int64_t n = region_extent(gemm_of(gemm).acc, 1);
+    *info = (WgmmaInfo){0};
+    const char *why = wgmma_problem(target, gemm, info);
+    const char *extent = why ? gemm_extent_problem(arena, gemm, info->m, info->n, info->k) : NULL;
+    if (why && info->n && !extent && n > WGMMA_COLUMNS)
+        return arena_printf(arena, "its tile has n = %lld, and must have at most %d: change the tile's extent",
+                            (long long)n, WGMMA_COLUMNS);
+    return extent ? extent : why;
+}
+
 // ---- the order of k ----
 
 static bool takes_pairs(const Stmt *gemm) {

@@ -69,6 +69,8 @@ enum { ORDER_BARRIER = 8 };
 const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k);
 // For a gemm with operands in shared memory (the left one also in registers), with acc [m, n] in registers.
 const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *info);
+// The same to be read: with the numbers, where an extent of the tile is the reason.
+const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info);
 // Whether the right operand of a wgmma gemm has paired k (WgmmaInfo.k_paired), as then has the left one in registers:
 // if that saves conversions, and only such MMAs and threads access the tile.
 bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info);

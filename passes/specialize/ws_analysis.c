@@ -284,11 +284,10 @@ static bool is_work(OpId op) {
 }
 
 static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
-    WgmmaInfo info = {0};
+    WgmmaInfo info;
     int64_t rows = region_extent(gemm_of(gemm).acc, 0);
-    const char *why = wgmma_problem(plan->target, gemm, &info);
-    const char *extent = why ? gemm_extent_problem(plan->arena, gemm, info.m, 0, info.k) : NULL;
-    if (why) return extent ? extent : why;
+    const char *why = wgmma_reason(plan->arena, plan->target, gemm, &info);
+    if (why) return why;
     if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
     plan->rows = rows;
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
