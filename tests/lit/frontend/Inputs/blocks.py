@@ -1,4 +1,4 @@
-"""Every code block of docs/language.md compiles, and every word of the language is in it.
+"""Every code block of docs/language.md compiles, every word of the language is in it, and its tables say what ir/*.def say.
 
 A block opens with ```tile and says what it is:
 
@@ -62,6 +62,49 @@ def words_of_the_language(source):
     yield from re.findall(r"^([a-z]+)\s+KEEP\(", (source / "frontend/lang.l").read_text(), re.M)
 
 
+LETTERS = {"i": "integer", "s": "string", "n": "name", "e": "expression"}
+PLACES = {"k": "kernels", "d": "buffers", "s": "statements", "p": "parameters"}
+
+
+def attribute_rows(source):
+    """The table of attributes: one row for each of attrs.def, in its order."""
+    row = re.compile(r'^ATTR\(\w+, "(\w+)", "(\w*)", "(\w+)", "(.*)"\)$', re.M)
+    for name, pattern, where, meaning in row.findall((source / "ir/attrs.def").read_text()):
+        arguments = f"({', '.join(LETTERS[letter] for letter in pattern)})" if pattern else ""
+        meaning = meaning.replace('\\"', '"')
+        yield f"| `@{name}{arguments}` | {', '.join(PLACES[letter] for letter in where)} | {meaning} |"
+
+
+def operands(source):
+    """The operands of each op: (name, access) of ops.def."""
+    text = re.sub(r"//[^\n]*|\\\n", "", (source / "ir/ops.def").read_text())
+    macros = dict(re.findall(r"^#define (\w+_OPERANDS)(.*)$", text, re.M))
+    for name, row in re.findall(r'^OP\(\w+, "(\w+)"(.*?)(?=^OP\(|^#|\Z)', text, re.M | re.S):
+        row += "".join(body for macro, body in macros.items() if macro in row)
+        yield name, re.findall(r"OPERAND\((\w+), (\w+)", row)
+
+
+def wrong_signatures(text, source):
+    """Calls in tables whose arguments are not the op's operands in order. (A word stands for an operand that is one.)"""
+    table = dict(operands(source))
+    for cell in re.findall(r"^\| (`.*?) \|", text, re.M):
+        for name, arguments in re.findall(r"`(\w+)\(([^()`]*)\)`", cell):
+            given = [a.split("=")[0].strip(' ".') for a in re.split(r", (?:c0|\.\.\.)", arguments)[0].split(",") if a]
+            for argument, operand in zip(given, table.get(name, [])):
+                if argument != operand[0] and operand[1] != "NAME":
+                    yield f"{name}: '{argument}' is operand '{operand[0]}' in ops.def"
+
+
+def wrong_tables(text, source):
+    rows = list(attribute_rows(source))
+    found = re.findall(r"^\| `@.*$", text, re.M)
+    yield from (f"no row of attrs.def: {row}" for row in found if row not in rows)
+    yield from (f"missing: {row}" for row in rows if row not in found)
+    if sorted(found) == sorted(rows) and found != rows:
+        yield "attributes in another order than in attrs.def"
+    yield from wrong_signatures(text, source)
+
+
 def main():
     text = pathlib.Path(sys.argv[1]).read_text()
     bad = 0
@@ -77,6 +120,9 @@ def main():
         if not re.search(rf"(?<!\w){word}\b", text):
             bad += 1
             print(f"'{word}' is not described")
+    for wrong in wrong_tables(text, pathlib.Path(sys.argv[2])):
+        bad += 1
+        print(wrong)
     print(f"{len(blocks)} blocks, {bad} wrong")
     return 1 if bad or not blocks else 0
 
