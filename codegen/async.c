@@ -9,11 +9,11 @@
 // ---- mbarriers ----
 
 static Value barrier_address(Gen *gen, const OpCall *call) {
-    return place_address(gen, arg_place(gen, call, 0));
+    return place_address(gen, ARG_PLACE(gen, call, MBARRIER_WAIT, bar));
 }
 
 static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
-    Value address = barrier_address(gen, call), parity = emit_i32(gen, arg_expr(gen, call, 1));
+    Value address = barrier_address(gen, call), parity = emit_i32(gen, ARG_EXPR(gen, call, MBARRIER_WAIT, parity));
     Label spin = new_label(gen, "spin"), done = new_label(gen, "done");
     go_to(gen, spin);
     const char *wait = gen->cluster.scope ? "llvm.nvvm.mbarrier.try.wait.parity.scope.cluster.space.cta"
@@ -25,17 +25,18 @@ static void emit_mbarrier_wait(Gen *gen, const OpCall *call) {
 
 static void emit_mbarrier_init(Gen *gen, const OpCall *call) {
     CALL(gen, "llvm.nvvm.mbarrier.init.shared", gen->types.none, barrier_address(gen, call),
-         emit_i32(gen, arg_expr(gen, call, 1)));
+         emit_i32(gen, ARG_EXPR(gen, call, MBARRIER_INIT, count)));
 }
 
 static void emit_mbarrier_arrive(Gen *gen, const OpCall *call) {
     CALL(gen, "llvm.nvvm.mbarrier.arrive.scope.cta.space.cta", gen->types.i64, barrier_address(gen, call),
-         has_arg(call, 1) ? emit_i32(gen, arg_expr(gen, call, 1)) : const_i32(gen, 1));
+         HAS_ARG(call, MBARRIER_ARRIVE, count) ? emit_i32(gen, ARG_EXPR(gen, call, MBARRIER_ARRIVE, count))
+                                               : const_i32(gen, 1));
 }
 
 static void emit_mbarrier_expect(Gen *gen, const OpCall *call) {
     CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->types.i64, barrier_address(gen, call),
-         emit_i32(gen, arg_expr(gen, call, 1)));
+         emit_i32(gen, ARG_EXPR(gen, call, MBARRIER_EXPECT, bytes)));
 }
 
 // ---- tensor maps ----
@@ -72,15 +73,12 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
 // ---- copies ----
 
 enum {
-    MOST_DIMS = 5,
-    LOAD_EVICT_FIRST = 3,
-    LOAD_EVICT_LAST = 4,
-    LOAD_CTAS = 3,
-    FIRST_MULTICAST = 4,
-    FIRST_LOAD = 5,
-    FIRST_STORE = 2,
-    FIRST_PREFETCH = 1
-};   // of a tensor map; where the coordinates begin
+    MOST_DIMS = 5,   // of a tensor map; then where the coordinates begin
+    FIRST_MULTICAST = OPERAND_INDEX(TMA_MULTICAST, coordinates),
+    FIRST_LOAD = OPERAND_INDEX(TMA_LOAD, coordinates),
+    FIRST_STORE = OPERAND_INDEX(TMA_STORE, coordinates),
+    FIRST_PREFETCH = OPERAND_INDEX(TMA_PREFETCH, coordinates)
+};
 
 // Coordinates from operand `from` on; how many there are.
 static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
@@ -100,12 +98,12 @@ static Value in_cluster_window(Gen *gen, Value shared) {
 
 // The L2 cache policy of a copy; NULL: none.
 static Value cache_policy(Gen *gen, const OpCall *call) {
-    if (call->op == OP_TMA_MULTICAST || !(has_arg(call, LOAD_EVICT_FIRST) || has_arg(call, LOAD_EVICT_LAST)))
-        return NULL;
+    enum { EVICT_FIRST = OPERAND_INDEX(TMA_LOAD, evict_first), EVICT_LAST = OPERAND_INDEX(TMA_LOAD, evict_last) };
+    if (call->op == OP_TMA_MULTICAST || !(has_arg(call, EVICT_FIRST) || has_arg(call, EVICT_LAST))) return NULL;
     Value policy = const_i64(gen, tma_facts.evict_normal);
-    for (int i = LOAD_EVICT_LAST; i >= LOAD_EVICT_FIRST; i--) {
+    for (int i = EVICT_LAST; i >= EVICT_FIRST; i--) {
         if (!has_arg(call, i)) continue;
-        Value special = const_i64(gen, i == LOAD_EVICT_FIRST ? tma_facts.evict_first : tma_facts.evict_last);
+        Value special = const_i64(gen, i == EVICT_FIRST ? tma_facts.evict_first : tma_facts.evict_last);
         policy = LLVMBuildSelect(gen->builder, emit_expr(gen, arg_expr(gen, call, i)), special, policy, "");
     }
     return policy;
@@ -117,12 +115,12 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     enum { PLACES = 3 };
     bool all = call->op == OP_TMA_MULTICAST, own = !all && gen->target->tests_cluster_window;
     Value args[PLACES + MOST_DIMS + 5], policy = cache_policy(gen, call);
-    Value place = place_address(gen, arg_place(gen, call, 0));
+    Value place = place_address(gen, ARG_PLACE(gen, call, TMA_LOAD, dst));
     args[0] = own ? place : in_cluster_window(gen, place);
-    args[1] = place_address(gen, arg_place(gen, call, 2));
-    args[2] = tensor_map(gen, call, 1);
+    args[1] = place_address(gen, ARG_PLACE(gen, call, TMA_LOAD, bar));
+    args[2] = tensor_map(gen, call, OPERAND_INDEX(TMA_LOAD, map));
     int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
-    Value blocks = all ? emit_i32(gen, arg_expr(gen, call, LOAD_CTAS)) : const_i32(gen, 0);
+    Value blocks = all ? emit_i32(gen, ARG_EXPR(gen, call, TMA_MULTICAST, mask)) : const_i32(gen, 0);
     if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->types.i16, "");
     args[count++] = policy ? policy : const_i64(gen, 0);
     if (!own) args[count++] = LLVMConstInt(gen->types.i1, all, 0);
@@ -136,8 +134,8 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
 static void emit_tma_store(Gen *gen, const OpCall *call) {
     bool adds = call->op == OP_TMA_ADD;
     Value args[FIRST_STORE + MOST_DIMS + 2];
-    args[0] = place_address(gen, arg_place(gen, call, 1));
-    args[1] = tensor_map(gen, call, 0);
+    args[0] = place_address(gen, ARG_PLACE(gen, call, TMA_STORE, src));
+    args[1] = tensor_map(gen, call, OPERAND_INDEX(TMA_STORE, map));
     int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
     args[count++] = const_i64(gen, adds ? tma_facts.evict_last : 0);   // what is added to is added to again
     args[count++] = LLVMConstInt(gen->types.i1, adds, 0);
@@ -147,7 +145,7 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
 }
 
 static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
-    Value args[FIRST_PREFETCH + MOST_DIMS + 2] = {tensor_map(gen, call, 0)};
+    Value args[FIRST_PREFETCH + MOST_DIMS + 2] = {tensor_map(gen, call, OPERAND_INDEX(TMA_PREFETCH, map))};
     int dims = coordinates(gen, call, FIRST_PREFETCH, args + FIRST_PREFETCH), count = FIRST_PREFETCH + dims;
     args[count++] = const_i64(gen, 0);
     args[count++] = LLVMConstInt(gen->types.i1, 0, 0);   // no policy
@@ -157,14 +155,14 @@ static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
 
 // Linear copies. (PTX ISA, "cp.async.bulk")
 static void emit_bulk_load(Gen *gen, const OpCall *call) {
-    const Buf *tile = call->args[0].region->buf;
+    const Buf *tile = CALL_ARG(call, BULK_LOAD, dst).region->buf;
     bool own = gen->target->tests_cluster_window;
-    Value place = place_address(gen, arg_place(gen, call, 0)), args[8];
+    Value place = place_address(gen, ARG_PLACE(gen, call, BULK_LOAD, dst)), args[8];
     int count = 0;
     args[count++] = own ? place : in_cluster_window(gen, place);
-    args[count++] = place_address(gen, arg_place(gen, call, 2));
-    args[count++] = place_address(gen, arg_place(gen, call, 1));
-    args[count++] = const_i32(gen, arg_const(gen, call, 3) * type_bytes(tile->type));
+    args[count++] = place_address(gen, ARG_PLACE(gen, call, BULK_LOAD, bar));
+    args[count++] = place_address(gen, ARG_PLACE(gen, call, BULK_LOAD, src));
+    args[count++] = const_i32(gen, ARG_CONST(gen, call, BULK_LOAD, n) * type_bytes(tile->type));
     if (!own) args[count++] = LLVMConstInt(gen->types.i16, 0, 0);
     args[count++] = const_i64(gen, 0);
     if (!own) args[count++] = LLVMConstInt(gen->types.i1, 0, 0);
@@ -174,19 +172,20 @@ static void emit_bulk_load(Gen *gen, const OpCall *call) {
 }
 
 static void emit_bulk_store(Gen *gen, const OpCall *call) {
-    const Buf *tile = call->args[1].region->buf;
-    Value args[] = {place_address(gen, arg_place(gen, call, 0)), place_address(gen, arg_place(gen, call, 1)),
-                    const_i32(gen, arg_const(gen, call, 2) * type_bytes(tile->type)), const_i64(gen, 0),
+    const Buf *tile = CALL_ARG(call, BULK_STORE, src).region->buf;
+    Value args[] = {place_address(gen, ARG_PLACE(gen, call, BULK_STORE, dst)),
+                    place_address(gen, ARG_PLACE(gen, call, BULK_STORE, src)),
+                    const_i32(gen, ARG_CONST(gen, call, BULK_STORE, n) * type_bytes(tile->type)), const_i64(gen, 0),
                     LLVMConstInt(gen->types.i1, 0, 0)};
     call_named(gen, "llvm.nvvm.cp.async.bulk.shared.cta.to.global", gen->types.none, COUNT_OF(args), args);
 }
 
 static void emit_bulk_wait(Gen *gen, const OpCall *call) {
-    bool reads = has_arg(call, 1);   // the word `read`
-    EXPECT(gen->failure, !reads || strcmp(arg_word(gen, call, 1), "read") == 0, "bulk_wait(n, %s)",
-           arg_word(gen, call, 1));
+    bool reads = HAS_ARG(call, BULK_WAIT, what);   // the word `read`
+    EXPECT(gen->failure, !reads || strcmp(ARG_WORD(gen, call, BULK_WAIT, what), "read") == 0, "bulk_wait(n, %s)",
+           ARG_WORD(gen, call, BULK_WAIT, what));
     const char *name = reads ? "llvm.nvvm.cp.async.bulk.wait.group.read" : "llvm.nvvm.cp.async.bulk.wait.group";
-    CALL(gen, name, gen->types.none, const_i32(gen, arg_const(gen, call, 0)));
+    CALL(gen, name, gen->types.none, const_i32(gen, ARG_CONST(gen, call, BULK_WAIT, n)));
 }
 
 // ---- all ----

@@ -5,19 +5,20 @@
 #include "codegen/gen.h"
 
 static Value emit_peer_load(Gen *gen, const OpCall *call) {
-    Region *place = arg_place(gen, call, 0);
+    Region *place = ARG_PLACE(gen, call, PEER, x);
     Type type = place->buf->type;
     LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place),
-                         emit_i32(gen, arg_expr(gen, call, 1)));
+                         emit_i32(gen, ARG_EXPR(gen, call, PEER, rank)));
     return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
 }
 
 // With .cluster the assembler puts a fence of all memory before the arrival. By assembly, since LLVM has no such form.
 static void emit_peer_arrive(Gen *gen, const OpCall *call) {
     LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
-    Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, arg_place(gen, call, 0)),
-                         emit_i32(gen, arg_expr(gen, call, 1)));
+    Value address =
+        CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, ARG_PLACE(gen, call, PEER_ARRIVE, bar)),
+             emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, rank)));
     Value place = LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, "");
     build_asm(gen,
               gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
@@ -32,13 +33,13 @@ static Value peer_address(Gen *gen, Region *place, Value rank) {
 }
 
 static void emit_peer_store(Gen *gen, const OpCall *call) {
-    Type type = arg_place(gen, call, 0)->buf->type;
-    Value rank = emit_i32(gen, arg_expr(gen, call, 1));
-    Value value = emit_value_as(gen, arg_expr(gen, call, 2), type);
+    Type type = ARG_PLACE(gen, call, PEER_STORE, x)->buf->type;
+    Value rank = emit_i32(gen, ARG_EXPR(gen, call, PEER_STORE, rank));
+    Value value = emit_value_as(gen, ARG_EXPR(gen, call, PEER_STORE, v), type);
     bool wide = type_bits(type) == 64;
     Value bits = build_bitcast(gen, value, wide ? gen->types.i64 : gen->types.i32);
-    Value args[] = {peer_address(gen, arg_place(gen, call, 0), rank), bits,
-                    peer_address(gen, arg_place(gen, call, 3), rank)};
+    Value args[] = {peer_address(gen, ARG_PLACE(gen, call, PEER_STORE, x), rank), bits,
+                    peer_address(gen, ARG_PLACE(gen, call, PEER_STORE, bar), rank)};
     build_asm(gen,
               wide ? "st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [$0], $1, [$2];"
                    : "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];",

@@ -305,7 +305,7 @@ static Value float_function(Gen *gen, OpId op, Value x) {
 }
 
 static Value emit_float_function(Gen *gen, Expr *call) {
-    Expr *operand = call->call.args[0].value;
+    Expr *operand = ARG(call, EXP, x).value;
     Type type = type_compute(call->type);
     Value x = emit_expr(gen, operand);
     x = type_is_float(operand->type) ? to_compute(gen, x, operand->type) : emit_convert(gen, x, operand->type, type);
@@ -333,7 +333,7 @@ static Value float_extreme(Gen *gen, bool is_max, Type type, Value a, Value b) {
 
 static Value emit_extreme(Gen *gen, Expr *call) {
     bool is_max = call->call.op == OP_MAX;
-    Expr *a = call->call.args[0].value, *b = call->call.args[1].value;
+    Expr *a = ARG(call, MIN, a).value, *b = ARG(call, MIN, b).value;
     Value left = emit_index(gen, a), right = emit_index(gen, b);
     if (type_is_float(call->type)) return float_extreme(gen, is_max, call->type, left, right);
     if (call->type != TYPE_I64) return int_extreme(gen, is_max, type_kind(call->type) == KIND_INT, left, right);
@@ -348,7 +348,7 @@ static Value emit_extreme(Gen *gen, Expr *call) {
 // Of non-negative integers, so unsigned arithmetic has room for a + b - 1.
 static Value emit_ceildiv(Gen *gen, Expr *call) {
     LLVMBuilderRef builder = gen->builder;
-    Expr *a = call->call.args[0].value, *b = call->call.args[1].value;
+    Expr *a = ARG(call, CEILDIV, a).value, *b = ARG(call, CEILDIV, b).value;
     Value left = emit_index(gen, a), right = emit_index(gen, b);
     if (call->type == TYPE_I64) {
         int bits = known_of(gen, a).narrow && known_of(gen, b).narrow ? 32 : 64;
@@ -377,7 +377,7 @@ static Value emit_fma(Gen *gen, Expr *call) {
 }
 
 static Value emit_int_abs(Gen *gen, Expr *call) {
-    Value x = emit_expr(gen, call->call.args[0].value);
+    Value x = emit_expr(gen, ARG(call, ABS, x).value);
     if (type_kind(call->type) != KIND_INT) return x;
     LLVMTypeRef type = LLVMTypeOf(x);
     unsigned bits = LLVMGetIntTypeWidth(type);
@@ -392,7 +392,7 @@ static Value emit_int_abs(Gen *gen, Expr *call) {
 static Value emit_exact(Gen *gen, Expr *call) {
     bool outer = gen->kernel.exact;
     gen->kernel.exact = true;
-    Value value = emit_expr(gen, call->call.args[0].value);
+    Value value = emit_expr(gen, ARG(call, IEEE, x).value);
     gen->kernel.exact = outer;
     return value;
 }

@@ -49,10 +49,11 @@ static void store_piece(Gen *gen, Value address, RegisterArray *array, int64_t i
 
 static void emit_vector_move(Gen *gen, const OpCall *call) {
     bool is_load = call->op == OP_VLOAD;
-    Region *memory = arg_place(gen, call, is_load ? 1 : 0), *local = arg_place(gen, call, is_load ? 0 : 1);
+    Region *to = ARG_PLACE(gen, call, VLOAD, dst), *from = ARG_PLACE(gen, call, VLOAD, src);
+    Region *memory = is_load ? from : to, *local = is_load ? to : from;
     EXPECT(gen->failure, memory->buf->type == local->buf->type, "%s between types", op_info(call->op)->text);
     RegisterArray *array = register_array(gen, local->buf);
-    int64_t bytes = arg_const(gen, call, 2) * array->bits / 8, first = place_register_index(gen, local);
+    int64_t bytes = ARG_CONST(gen, call, VLOAD, n) * array->bits / 8, first = place_register_index(gen, local);
     int64_t piece = piece_of(gen, bytes);
     Value base = place_address(gen, memory);
     for (int64_t at = 0; at < bytes; at += piece) {
@@ -66,9 +67,9 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
 
 // red of several elements: f32 as they are, others packed in 32 bits.
 static void emit_vector_add(Gen *gen, const OpCall *call) {
-    Region *memory = arg_place(gen, call, 0), *local = arg_place(gen, call, 1);
+    Region *memory = ARG_PLACE(gen, call, VATOMIC_ADD, dst), *local = ARG_PLACE(gen, call, VATOMIC_ADD, src);
     RegisterArray *array = register_array(gen, local->buf);
-    int64_t n = arg_const(gen, call, 2), first = place_register_index(gen, local);
+    int64_t n = ARG_CONST(gen, call, VATOMIC_ADD, n), first = place_register_index(gen, local);
     const RedInfo *red = red_of(type_text(memory->buf->type), n);
     EXPECT(gen->failure, red && memory->buf->type == local->buf->type, "%s of %d", op_info(call->op)->text, (int)n);
     bool packed = array->bits < 32;
@@ -94,10 +95,12 @@ static void emit_vector_add(Gen *gen, const OpCall *call) {
 
 // 16 bytes go past the L1 cache (cg), smaller copies must go through it (ca).
 static void emit_cp_async(Gen *gen, const OpCall *call) {
-    Region *to = arg_place(gen, call, 0), *from = arg_place(gen, call, 1);
-    int64_t size = type_bytes(to->buf->type), count = arg_const(gen, call, 2), bytes = count * size;
+    Region *to = ARG_PLACE(gen, call, CP_ASYNC, dst), *from = ARG_PLACE(gen, call, CP_ASYNC, src);
+    int64_t size = type_bytes(to->buf->type), count = ARG_CONST(gen, call, CP_ASYNC, n), bytes = count * size;
     EXPECT(gen->failure, bytes == 4 || bytes == 8 || bytes == 16, "cp_async of %lld bytes", (long long)bytes);
-    Value valid = has_arg(call, 3) ? fit_bits(gen, emit_index(gen, arg_expr(gen, call, 3)), 32, true) : NULL;
+    Value valid = HAS_ARG(call, CP_ASYNC, valid)
+                      ? fit_bits(gen, emit_index(gen, ARG_EXPR(gen, call, CP_ASYNC, valid)), 32, true)
+                      : NULL;
     int64_t known;
     if (valid && value_const(valid, &known) && known == count) valid = NULL;
     const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.%s.shared.global.%d%s", bytes == 16 ? "cg" : "ca",
@@ -111,7 +114,7 @@ static void emit_cp_async(Gen *gen, const OpCall *call) {
 }
 
 static void emit_cp_async_wait(Gen *gen, const OpCall *call) {
-    CALL(gen, "llvm.nvvm.cp.async.wait.group", gen->types.none, const_i32(gen, arg_const(gen, call, 0)));
+    CALL(gen, "llvm.nvvm.cp.async.wait.group", gen->types.none, const_i32(gen, ARG_CONST(gen, call, CP_ASYNC_WAIT, n)));
 }
 
 // ---- atomics ----
@@ -146,14 +149,15 @@ static Value emit_cas(Gen *gen, Value address, Value expected, Value desired) {
 
 // Relaxed, at device scope; what LLVM has no instruction for becomes a loop of compare-and-swap.
 static Value emit_atomic(Gen *gen, const OpCall *call) {
-    Region *place = arg_place(gen, call, 0);
+    Region *place = ARG_PLACE(gen, call, ATOMIC_ADD, x);
     Type type = place->buf->type;
     Value address = place_address(gen, place);
-    Value value = emit_value_as(gen, arg_expr(gen, call, 1), type);
     Value old;
     if (call->op == OP_ATOMIC_CAS) {
-        old = emit_cas(gen, address, value, emit_value_as(gen, arg_expr(gen, call, 2), type));
+        Value expected = emit_value_as(gen, ARG_EXPR(gen, call, ATOMIC_CAS, expected), type);
+        old = emit_cas(gen, address, expected, emit_value_as(gen, ARG_EXPR(gen, call, ATOMIC_CAS, v), type));
     } else {
+        Value value = emit_value_as(gen, ARG_EXPR(gen, call, ATOMIC_ADD, v), type);
         old = LLVMBuildAtomicRMWSyncScope(gen->builder, atomic_operation(gen, call->op, type), address, value,
                                           LLVMAtomicOrderingMonotonic, scope_id(gen, "device"));
     }
@@ -179,19 +183,19 @@ static LLVMTypeRef atomic_type(Gen *gen, Type type) {
 }
 
 static Value emit_ordered_load(Gen *gen, const OpCall *call) {
-    Region *place = arg_place(gen, call, 0);
+    Region *place = ARG_PLACE(gen, call, LOAD, x);
     Type type = place->buf->type;
     Value load = LLVMBuildLoad2(gen->builder, atomic_type(gen, type), place_address(gen, place), "");
-    make_atomic(gen, load, type, arg_word(gen, call, 1), arg_word(gen, call, 2));
+    make_atomic(gen, load, type, ARG_WORD(gen, call, LOAD, order), ARG_WORD(gen, call, LOAD, scope));
     return from_memory(gen, type, build_bitcast(gen, load, memory_type(gen, type)));
 }
 
 static void emit_ordered_store(Gen *gen, const OpCall *call) {
-    Region *place = arg_place(gen, call, 0);
+    Region *place = ARG_PLACE(gen, call, STORE, x);
     Type type = place->buf->type;
-    Value value = build_bitcast(gen, emit_value_as(gen, arg_expr(gen, call, 1), type), atomic_type(gen, type));
+    Value value = build_bitcast(gen, emit_value_as(gen, ARG_EXPR(gen, call, STORE, v), type), atomic_type(gen, type));
     Value store = LLVMBuildStore(gen->builder, value, place_address(gen, place));
-    make_atomic(gen, store, type, arg_word(gen, call, 2), arg_word(gen, call, 3));
+    make_atomic(gen, store, type, ARG_WORD(gen, call, STORE, order), ARG_WORD(gen, call, STORE, scope));
 }
 
 // ---- all ----

@@ -12,17 +12,17 @@ static Value struct_field(Gen *gen, Value value, int index, int count) {
 }
 
 static const char *matrix_name(Gen *gen, const OpCall *call, const char *what, int64_t count) {
-    const char *trans = arg_const(gen, call, 3) ? ".trans" : "";
+    const char *trans = ARG_CONST(gen, call, LDMATRIX, trans) ? ".trans" : "";
     return arena_printf(gen->arena, "llvm.nvvm.%s.sync.aligned.m8n8.x%d%s.b16.p3", what, (int)count, trans);
 }
 
 static void emit_ldmatrix(Gen *gen, const OpCall *call) {
-    Region *to = arg_place(gen, call, 0);
+    Region *to = ARG_PLACE(gen, call, LDMATRIX, dst);
     RegisterArray *array = register_array(gen, to->buf);
     int64_t first = place_register_index(gen, to);
-    int count = (int)arg_const(gen, call, 2), per_matrix = 32 / array->bits;
+    int count = (int)ARG_CONST(gen, call, LDMATRIX, count), per_matrix = 32 / array->bits;
     const char *name = matrix_name(gen, call, "ldmatrix", count);
-    Value rows = place_address(gen, arg_place(gen, call, 1));
+    Value rows = place_address(gen, ARG_PLACE(gen, call, LDMATRIX, src));
     Value loaded = CALL(gen, name, struct_of(gen, gen->types.i32, count), rows);
     mark_call(gen, loaded, "convergent");
     for (int i = 0; i < count; i++) {
@@ -31,12 +31,12 @@ static void emit_ldmatrix(Gen *gen, const OpCall *call) {
 }
 
 static void emit_stmatrix(Gen *gen, const OpCall *call) {
-    Region *from = arg_place(gen, call, 1);
+    Region *from = ARG_PLACE(gen, call, STMATRIX, src);
     RegisterArray *array = register_array(gen, from->buf);
     int64_t first = place_register_index(gen, from);
-    int count = (int)arg_const(gen, call, 2), per_matrix = 32 / array->bits;
+    int count = (int)ARG_CONST(gen, call, STMATRIX, count), per_matrix = 32 / array->bits;
     const char *name = matrix_name(gen, call, "stmatrix", count);
-    Value args[5] = {place_address(gen, arg_place(gen, call, 0))};
+    Value args[5] = {place_address(gen, ARG_PLACE(gen, call, STMATRIX, dst))};
     for (int i = 0; i < count; i++) {
         args[1 + i] = build_bitcast(gen, register_get_bits(gen, array, first + i * per_matrix, 32), gen->types.i32);
     }
@@ -97,11 +97,11 @@ static int mma_collect(Gen *gen, MmaOperand operand, Value *args) {
 }
 
 static void emit_mma(Gen *gen, const OpCall *call) {
-    const MmaInfo *info = mma_named(arg_word(gen, call, 0));
-    EXPECT(gen->failure, info, "mma shape '%s'", arg_word(gen, call, 0));
-    MmaOperand a = mma_operand(gen, call, 1, (int64_t)info->m * info->k, info->a_type);
-    MmaOperand b = mma_operand(gen, call, 2, (int64_t)info->n * info->k, info->b_type);
-    MmaOperand c = mma_operand(gen, call, 3, (int64_t)info->m * info->n, info->c_type);
+    const MmaInfo *info = mma_named(ARG_WORD(gen, call, MMA, shape));
+    EXPECT(gen->failure, info, "mma shape '%s'", ARG_WORD(gen, call, MMA, shape));
+    MmaOperand a = mma_operand(gen, call, OPERAND_INDEX(MMA, a), (int64_t)info->m * info->k, info->a_type);
+    MmaOperand b = mma_operand(gen, call, OPERAND_INDEX(MMA, b), (int64_t)info->n * info->k, info->b_type);
+    MmaOperand c = mma_operand(gen, call, OPERAND_INDEX(MMA, c), (int64_t)info->m * info->n, info->c_type);
     Value args[32];
     EXPECT(gen->failure, a.registers + b.registers + c.registers <= COUNT_OF(args), "mma shape '%s'", info->name);
     int count = mma_collect(gen, a, args);

@@ -67,7 +67,7 @@ static void format_text(StrBuf *out, const char *text) {
 static void emit_print(Gen *gen, const OpCall *call) {
     StrBuf format;
     sb_init(&format, gen->arena);
-    format_text(&format, arg_word(gen, call, 0));
+    format_text(&format, ARG_WORD(gen, call, PRINT, text));
     LLVMTypeRef room = LLVMArrayType2(gen->types.i64, (uint64_t)(call->count > 1 ? call->count - 1 : 1));
     Value buffer = stack_slot(gen, room, "print");
     for (int i = 1; i < call->count; i++) {
@@ -84,7 +84,7 @@ static void emit_print(Gen *gen, const OpCall *call) {
 
 static void emit_assert_failure(Gen *gen, void *user) {
     const OpCall *call = user;
-    const char *text = has_arg(call, 1) ? call->args[1].name : "assertion failed";
+    const char *text = HAS_ARG(call, ASSERT, text) ? CALL_ARG(call, ASSERT, text).name : "assertion failed";
     const char *file = diag_source_name(gen->module->sink, call->loc.file);
     CALL(gen, "__assertfail", gen->types.none, string_constant(gen, text), string_constant(gen, file),
          const_i32(gen, call->loc.line), string_constant(gen, gen->kernel.func->name), const_i64(gen, 1));
@@ -92,7 +92,7 @@ static void emit_assert_failure(Gen *gen, void *user) {
 }
 
 static void emit_assert(Gen *gen, const OpCall *call) {
-    Value failed = LLVMBuildNot(gen->builder, emit_expr(gen, arg_expr(gen, call, 0)), "");
+    Value failed = LLVMBuildNot(gen->builder, emit_expr(gen, ARG_EXPR(gen, call, ASSERT, condition)), "");
     emit_if_then(gen, failed, emit_assert_failure, (void *)call);
 }
 
@@ -121,11 +121,12 @@ bool op_supported(Gen *gen, const OpCall *call) {
     const OpInfo *info = op_info(call->op);
     Feature feature = info->feature;
     if (call->op == OP_MMA) {
-        const MmaInfo *row = mma_named(arg_word(gen, call, 0));
+        const MmaInfo *row = mma_named(ARG_WORD(gen, call, MMA, shape));
         if (row) feature = row->feature;
     }
     if (call->op == OP_VATOMIC_ADD) {
-        const RedInfo *row = red_of(type_text(arg_place(gen, call, 0)->buf->type), arg_const(gen, call, 2));
+        const RedInfo *row =
+            red_of(type_text(ARG_PLACE(gen, call, VATOMIC_ADD, dst)->buf->type), ARG_CONST(gen, call, VATOMIC_ADD, n));
         if (row) feature = row->feature;
     }
     for (int i = 0; i < call->count; i++)   // a memory scope

@@ -6,7 +6,7 @@
 
 // `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
-    bool named = has_arg(call, 0), whole = !named && !gen->kernel.role.barrier;
+    bool named = HAS_ARG(call, BARRIER, id), whole = !named && !gen->kernel.role.barrier;
     if (whole) keep_arrays_packed(gen);
     if (whole && gen->cluster.ctas > 1) {   // of all CTAs that share the tile
         call_named(gen, "llvm.nvvm.barrier.cluster.arrive.aligned", gen->types.none, 0, NULL);
@@ -17,9 +17,9 @@ static void emit_barrier(Gen *gen, const OpCall *call) {
         CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->types.none, const_i32(gen, 0));
         return;
     }
-    Value id = named ? emit_i32(gen, arg_expr(gen, call, 0)) : const_i32(gen, gen->kernel.role.barrier);
-    Value count = has_arg(call, 1)
-                      ? emit_i32(gen, arg_expr(gen, call, 1))
+    Value id = named ? emit_i32(gen, ARG_EXPR(gen, call, BARRIER, id)) : const_i32(gen, gen->kernel.role.barrier);
+    Value count = HAS_ARG(call, BARRIER, count)
+                      ? emit_i32(gen, ARG_EXPR(gen, call, BARRIER, count))
                       : const_i32(gen, whole_warps(gen, named ? gen->kernel.threads : gen->kernel.role.count));
     const char *name = call->op == OP_BARRIER ? "llvm.nvvm.barrier.cta.sync.aligned.count"
                                               : "llvm.nvvm.barrier.cta.arrive.aligned.count";
@@ -42,7 +42,7 @@ unsigned scope_id(Gen *gen, const char *word) {
 
 static void emit_fence(Gen *gen, const OpCall *call) {
     LLVMBuildFenceSyncScope(gen->builder, LLVMAtomicOrderingSequentiallyConsistent,
-                            scope_id(gen, arg_word(gen, call, 0)), "");
+                            scope_id(gen, ARG_WORD(gen, call, FENCE, scope)), "");
 }
 
 // The wait redefines the addresses of all tensors, so that LLVM cannot move loads of read-only tensors before it.
@@ -86,10 +86,10 @@ static Value shuffle_i32(Gen *gen, OpId op, Value x, Value lane) {
 // Values of any width travel as 32-bit pieces; an i64 that provably fits 32 bits as one.
 static Value emit_shuffle(Gen *gen, const OpCall *call) {
     LLVMBuilderRef b = gen->builder;
-    Expr *operand = arg_expr(gen, call, 0);
+    Expr *operand = ARG_EXPR(gen, call, SHFL_XOR, x);
     bool is_index = operand->type == TYPE_I64;
     Value x = is_index ? emit_index(gen, operand) : emit_expr(gen, operand);
-    Value lane = emit_i32(gen, arg_expr(gen, call, 1));
+    Value lane = emit_i32(gen, ARG_EXPR(gen, call, SHFL_XOR, mask));
     if (is_index && LLVMTypeOf(x) == gen->types.i32) {
         return fit_bits(gen, shuffle_i32(gen, call->op, x, lane), 64, known_of(gen, operand).nonnegative);
     }
@@ -110,7 +110,7 @@ static Value emit_shuffle(Gen *gen, const OpCall *call) {
 
 static Value emit_vote(Gen *gen, const OpCall *call) {
     const char *name = call->op == OP_VOTE_ANY ? "llvm.nvvm.vote.any.sync" : "llvm.nvvm.vote.all.sync";
-    return CALL(gen, name, gen->types.i1, all_lanes(gen), emit_expr(gen, arg_expr(gen, call, 0)));
+    return CALL(gen, name, gen->types.i1, all_lanes(gen), emit_expr(gen, ARG_EXPR(gen, call, VOTE_ANY, x)));
 }
 
 static Value emit_elect(Gen *gen, const OpCall *call) {

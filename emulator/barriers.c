@@ -55,14 +55,15 @@ static void barrier_sync(Agent *agent, const Call *call) {
     bool waits = call->op == OP_BARRIER;
     Cta *cta = agent->cta;
     Machine *machine = cta->machine;
-    bool named = call->count > 0 && call->args[0].has_value;
+    bool named = CALL_ARG(call, BARRIER, id).has_value;
     if (!agent->warp && !(agent->role && named)) return order_regions(agent);
     if (!whole_warp(agent, "barrier")) {
         machine->stop = true;
         return;
     }
-    int64_t id = operand(agent, call, 0, agent->role ? agent->role->barrier : 0);
-    int64_t expected = operand(agent, call, 1, agent->warp ? agent->region_threads : machine->code->block_threads);
+    int64_t id = operand(agent, call, OPERAND_INDEX(BARRIER, id), agent->role ? agent->role->barrier : 0);
+    int64_t expected = operand(agent, call, OPERAND_INDEX(BARRIER, count),
+                               agent->warp ? agent->region_threads : machine->code->block_threads);
     int64_t lanes = agent->warp ? __builtin_popcount(agent->full) : agent->role->threads;
     if (named) lanes = (lanes + LANES - 1) / LANES * LANES;   // named barriers count whole warps
     if (id < 0 || (id >= NAMED_BARRIERS && named)) {
@@ -253,8 +254,8 @@ static void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call
     bool told = false;
     for (Mask m = in->wide ? agent->mask : 1; m && !agent->cta->machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
-        Cta *peer = cluster_peer(agent, agent->regs[call->args[1].slot].i[l], l);
-        MBarrier *barrier = peer ? mbarrier_of(agent, peer, call->args[0].place, l, true) : NULL;
+        Cta *peer = cluster_peer(agent, agent->regs[CALL_ARG(call, PEER_ARRIVE, rank).slot].i[l], l);
+        MBarrier *barrier = peer ? mbarrier_of(agent, peer, CALL_ARG(call, PEER_ARRIVE, bar).place, l, true) : NULL;
         if (!barrier) return;
         arrive(agent, peer, barrier, l, 1, 0);
         told = true;
@@ -264,14 +265,15 @@ static void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call
 
 static void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
     Cta *cta = agent->cta;
-    const Place *place = call->args[0].place;
+    const Place *place = CALL_ARG(call, MBARRIER_INIT, bar).place;
+    const CallArg *given = call_arg(call, 1);   // count, bytes or parity
     const Mem *mem = machine_mem(cta->machine, place->mem);
     int64_t offsets[LANES];
     bool told = false;
     Mask mask = place_offsets(agent, place, in->wide ? agent->mask : 1, NULL, offsets);
     for (Mask m = mask & ~agent->passed; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        int64_t value = call->count > 1 && call->args[1].has_value ? agent->regs[call->args[1].slot].i[l] : 0;
+        int64_t value = given->has_value ? agent->regs[given->slot].i[l] : 0;
         touch_mbarrier(agent, mem, offsets[l], l, call->op == OP_MBARRIER_INIT ? TOUCH_WRITE : TOUCH_ATOMIC);
         if (call->op == OP_MBARRIER_INIT) {
             initialise(agent, mem, offsets[l], l, value);
@@ -285,7 +287,7 @@ static void mbarrier_op(Agent *agent, const Instr *in, const Call *call) {
             continue;
         }
         bool expects = call->op == OP_MBARRIER_EXPECT;
-        bool counts = !expects && call->count > 1 && call->args[1].has_value;
+        bool counts = !expects && given->has_value;
         arrive(agent, cta, barrier, l, counts ? value : 1, expects ? value : 0);
         told = true;
     }

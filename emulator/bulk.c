@@ -259,7 +259,8 @@ static void start_store(Agent *agent, BulkCopy *copy, int lane) {
 
 // Into the memory of a CTA: the agent's own, or another of the cluster.
 static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
-    if (!box.store && !(box.barrier = mbarrier_of(agent, cta, call->args[2].place, box.lane, cta == agent->cta)))
+    if (!box.store &&
+        !(box.barrier = mbarrier_of(agent, cta, CALL_ARG(call, TMA_LOAD, bar).place, box.lane, cta == agent->cta)))
         return;
     BulkCopy *copy = new_copy(cta);
     box.held = copy->held;
@@ -298,16 +299,18 @@ static void start_line(Agent *agent, const Call *call, int lane) {
     bool store = call->op == OP_BULK_STORE;
     BulkCopy line = {.store = store, .map = call->line, .pc = agent->pc, .lane = lane};
     line.tensor = machine_mem(agent->cta->machine, line.map->mem);
-    if (line_place(agent, call->args[store ? 0 : 1].place, lane, &line) &&
-        box_place(agent, call->args[store ? 1 : 0].place, lane, &line))
+    const Place *to = CALL_ARG(call, BULK_LOAD, dst).place, *from = CALL_ARG(call, BULK_LOAD, src).place;
+    if (line_place(agent, store ? to : from, lane, &line) && box_place(agent, store ? from : to, lane, &line))
         start_in(agent, agent->cta, call, line);
 }
 
 static void start_lane(Agent *agent, const Call *call, int lane) {
     Cta *cta = agent->cta;
     bool adds = call->op == OP_TMA_ADD, store = adds || call->op == OP_TMA_STORE, all = call->op == OP_TMA_MULTICAST;
-    int map_at = store ? 0 : 1, coordinates = op_info(call->op)->operand_count - 1;
-    BulkCopy box = {.store = store, .adds = adds, .map = call->args[map_at].map, .pc = agent->pc, .lane = lane};
+    int coordinates = op_info(call->op)->operand_count - 1;   // the last operand
+    const CallArg *map = store ? &CALL_ARG(call, TMA_STORE, map) : &CALL_ARG(call, TMA_LOAD, map);
+    const CallArg *tile = store ? &CALL_ARG(call, TMA_STORE, src) : &CALL_ARG(call, TMA_LOAD, dst);
+    BulkCopy box = {.store = store, .adds = adds, .map = map->map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
     for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
     for (int d = 0; store && d < box.map->rank;
@@ -316,12 +319,12 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
         emu_report(cta->machine, agent->pc, T_EMU_BELOW, op_info(call->op)->text, (long long)box.at[d]);
         return;
     }
-    if (!box_place(agent, call->args[store ? 1 : 0].place, lane, &box)) return;
+    if (!box_place(agent, tile->place, lane, &box)) return;
     if (!all) {
         start_in(agent, cta, call, box);
         return;
     }
-    uint64_t mask = (uint64_t)agent->regs[call->args[3].slot].i[lane];
+    uint64_t mask = (uint64_t)agent->regs[CALL_ARG(call, TMA_MULTICAST, mask).slot].i[lane];
     for (int rank = 0; mask && !cta->machine->stop; rank++, mask >>= 1) {
         Cta *peer = mask & 1 ? cluster_peer(agent, rank, lane) : NULL;
         if (peer) start_in(agent, peer, call, box);
@@ -363,8 +366,8 @@ static void finish_groups(Agent *agent, int lane, int groups, bool only_reads) {
 
 static void bulk_wait(Agent *agent, const Call *call) {
     if (!agent->warp) return;
-    int n = (int)call->args[0].number, warp = agent->first_thread / LANES;
-    bool only_reads = call->count > 1 && call->args[1].name;
+    int n = (int)CALL_ARG(call, BULK_WAIT, n).number, warp = agent->first_thread / LANES;
+    bool only_reads = CALL_ARG(call, BULK_WAIT, what).name;
     if (n >= BULK_GROUPS) {
         emu_report(agent->cta->machine, agent->pc, T_EMU_UNSUPPORTED, "bulk_wait of so many groups");
         agent->cta->machine->stop = true;

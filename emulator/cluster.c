@@ -35,12 +35,12 @@ Cta *cluster_peer(Agent *agent, int64_t rank, int lane) {
 
 static void peer_load(Agent *agent, const Instr *in, const Call *call) {
     Machine *machine = agent->cta->machine;
-    const Place *place = call->args[0].place;
+    const Place *place = CALL_ARG(call, PEER, x).place;
     const Mem *mem = machine_mem(machine, place->mem);
     int64_t offsets[LANES];
     Mask wanted = in->wide ? agent->mask : 1, mask = place_offsets(agent, place, wanted, NULL, offsets);
     Lanes *dst = &agent->regs[in->dst];
-    const Lanes *rank = &agent->regs[call->args[1].slot];
+    const Lanes *rank = &agent->regs[CALL_ARG(call, PEER, rank).slot];
     for (Mask m = mask; m && !machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
         Cta *peer = cluster_peer(agent, rank->i[l], l);
@@ -55,8 +55,8 @@ static void peer_load(Agent *agent, const Instr *in, const Call *call) {
 // and after what the storing thread did before (the completion releases, and waiting acquires, at cluster scope). No
 // other thread is, not even the storing one.
 static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
-    const Mem *mem = machine_mem(agent->cta->machine, call->args[0].place->mem);
-    MBarrier *barrier = mbarrier_of(agent, peer, call->args[3].place, lane, true);
+    const Mem *mem = machine_mem(agent->cta->machine, CALL_ARG(call, PEER_STORE, x).place->mem);
+    MBarrier *barrier = mbarrier_of(agent, peer, CALL_ARG(call, PEER_STORE, bar).place, lane, true);
     if (!barrier) return false;
     if (clocked(agent)) {
         Actor actor = actor_start(peer, UNIT_MBARRIER, barrier->number, agent->pc);
@@ -66,7 +66,8 @@ static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, 
         clock_arrive(peer, &barrier->clock, agent->first_thread + lane);
     }
     if (!state_writable_in(agent, peer, mem, offset, 1, lane)) return false;
-    Word word = word_convert(mem->type, call->args[2].type, agent->regs[call->args[2].slot].w[lane]);
+    Word word = word_convert(mem->type, CALL_ARG(call, PEER_STORE, v).type,
+                             agent->regs[CALL_ARG(call, PEER_STORE, v).slot].w[lane]);
     element_store(mem->type, mem_data(peer, mem) + offset * mem->bytes, word);
     state_set(peer, mem, offset, 1, STATE_READY);
     mbarrier_started(agent, barrier, mem->bytes);
@@ -76,10 +77,10 @@ static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, 
 
 static void peer_store(Agent *agent, const Call *call) {
     int64_t offsets[LANES];
-    Mask mask = place_offsets(agent, call->args[0].place, agent->mask, NULL, offsets);
+    Mask mask = place_offsets(agent, CALL_ARG(call, PEER_STORE, x).place, agent->mask, NULL, offsets);
     for (Mask m = mask; m && !agent->cta->machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
-        Cta *peer = cluster_peer(agent, agent->regs[call->args[1].slot].i[l], l);
+        Cta *peer = cluster_peer(agent, agent->regs[CALL_ARG(call, PEER_STORE, rank).slot].i[l], l);
         if (!peer || !store_in(agent, peer, call, offsets[l], l)) return;
     }
     if (mask && clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);

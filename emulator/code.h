@@ -11,6 +11,7 @@
 #pragma once
 #include "emulator/emulator.h"
 #include "emulator/values.h"
+#include "ir/match.h"
 #include "support/map.h"
 
 enum { LANES = 32, WARPGROUP = 4, MAX_RANK = LAYOUT_MAX_RANK, NAMED_BARRIERS = 16 };
@@ -113,6 +114,14 @@ typedef struct Call {
     const MapCode *line;               // of bulk_load and bulk_store
     const struct OpHandler *handler;   // handlers.h; NULL: the emulator does not execute it
 } Call;
+
+// An operand by its name in ops.def: CALL_ARG(call, VLOAD, dst); without anything where the call has fewer. Ops that
+// share a function share operands.
+#define CALL_ARG(call, NAME, operand) (*call_arg(call, OPERAND_INDEX(NAME, operand)))
+static inline const CallArg *call_arg(const Call *call, int index) {
+    static const CallArg absent;
+    return index < call->count ? &call->args[index] : &absent;
+}
 
 typedef struct ParallelCode {
     int count;

@@ -366,8 +366,9 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     note_spinning(c, op);
     for (int i = 0; i < count; i++) call->args[i] = compile_arg(c, op, &args[i]);
     if (op == OP_MMA) {
-        const MmaInfo *info = args[0].name ? mma_named(args[0].name) : NULL;
-        EXPECT(c->failure, info, "unknown instruction '%s'", args[0].name ? args[0].name : "");
+        const char *shape = CALL_ARG(call, MMA, shape).name;
+        const MmaInfo *info = shape ? mma_named(shape) : NULL;
+        EXPECT(c->failure, info, "unknown instruction '%s'", shape ? shape : "");
         call->mma = mma_compile(c->arena, c->failure, info);
     }
     c->code->bulk |= uses_async_unit(op);
@@ -400,11 +401,11 @@ static Val call_expr(Compiler *c, const Expr *e) {
     bool floating = type_is_float(e->type);
     Type type = arithmetic_type(c, e->type);
     switch (op) {
-    case OP_MIN: return binary_instr(c, floating ? X_FMIN : X_MIN, type, args[0].value, args[1].value);
-    case OP_MAX: return binary_instr(c, floating ? X_FMAX : X_MAX, type, args[0].value, args[1].value);
-    case OP_CEILDIV: return binary_instr(c, X_CEILDIV, type, args[0].value, args[1].value);
-    case OP_ABS: return unary_instr(c, floating ? X_FABS : X_ABS, type, args[0].value);
-    case OP_IEEE: return ieee_expr(c, args[0].value);
+    case OP_MIN: return binary_instr(c, floating ? X_FMIN : X_MIN, type, ARG(e, MIN, a).value, ARG(e, MIN, b).value);
+    case OP_MAX: return binary_instr(c, floating ? X_FMAX : X_MAX, type, ARG(e, MAX, a).value, ARG(e, MAX, b).value);
+    case OP_CEILDIV: return binary_instr(c, X_CEILDIV, type, ARG(e, CEILDIV, a).value, ARG(e, CEILDIV, b).value);
+    case OP_ABS: return unary_instr(c, floating ? X_FABS : X_ABS, type, ARG(e, ABS, x).value);
+    case OP_IEEE: return ieee_expr(c, ARG(e, IEEE, x).value);
     case OP_FMA: return fma_expr(c, e);
     case OP_SMS: {
         int slot = new_slot(c);
@@ -414,8 +415,8 @@ static Val call_expr(Compiler *c, const Expr *e) {
     case OP_ALIGNED: {
         int slot = new_slot(c);
         int64_t bytes = 1;
-        expr_const(args[1].value, &bytes);
-        int mem = compile_mem(c, args[0].region->buf);
+        expr_const(ARG(e, ALIGNED, n).value, &bytes);
+        int mem = compile_mem(c, ARG(e, ALIGNED, tensor).region->buf);
         emit(c, X_ALIGNED, TYPE_BOOL, false, slot, -1, -1);
         vec_last(&c->instrs).c = mem;
         vec_last(&c->instrs).target = (int)bytes;

@@ -20,9 +20,9 @@ static Copy *new_copy(Agent *agent) {
 
 // Elements that each lane really reads: `valid` of them, none where the last operand says so.
 static void read_spans(const Agent *agent, const Call *call, int64_t n, int64_t *spans) {
-    const CallArg *valid = call->count > 3 ? &call->args[3] : NULL;
+    const CallArg *valid = &CALL_ARG(call, CP_ASYNC, valid);
     for (int l = 0; l < LANES; l++) {
-        int64_t count = valid && valid->has_value ? agent->regs[valid->slot].i[l] : n;
+        int64_t count = valid->has_value ? agent->regs[valid->slot].i[l] : n;
         spans[l] = count < 0 ? 0 : count > n ? n : count;
     }
 }
@@ -53,17 +53,17 @@ static void start_lane(Agent *agent, Copy *copy, int l, int64_t to, int64_t n) {
 
 static void copy_start(Agent *agent, const Call *call) {
     Machine *machine = agent->cta->machine;
-    int64_t n = call->args[2].number, spans[LANES], whole[LANES], to[LANES];
+    int64_t n = CALL_ARG(call, CP_ASYNC, n).number, spans[LANES], whole[LANES], to[LANES];
     for (int l = 0; l < LANES; l++) whole[l] = n;
     read_spans(agent, call, n, spans);
     Copy *copy = new_copy(agent);
     copy->pc = agent->pc;
-    copy->dst = machine_mem(machine, call->args[0].place->mem);
-    copy->src = machine_mem(machine, call->args[1].place->mem);
+    copy->dst = machine_mem(machine, CALL_ARG(call, CP_ASYNC, dst).place->mem);
+    copy->src = machine_mem(machine, CALL_ARG(call, CP_ASYNC, src).place->mem);
     copy->bytes = (int)n * copy->dst->bytes;
-    copy->pending = place_offsets(agent, call->args[0].place, agent->mask, whole, to);
+    copy->pending = place_offsets(agent, CALL_ARG(call, CP_ASYNC, dst).place, agent->mask, whole, to);
     Mask reading = lanes_that_read(copy->pending, spans);
-    Mask readable = reading ? place_offsets(agent, call->args[1].place, reading, spans, copy->from) : 0;
+    Mask readable = reading ? place_offsets(agent, CALL_ARG(call, CP_ASYNC, src).place, reading, spans, copy->from) : 0;
     for (Mask m = copy->pending; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         copy->valid[l] = readable >> l & 1 ? (int)spans[l] * copy->src->bytes : 0;
@@ -107,7 +107,7 @@ static void forget_landed(Agent *agent) {
 }
 
 static void copy_wait(Agent *agent, const Call *call) {
-    int64_t groups = call->args[0].number;
+    int64_t groups = CALL_ARG(call, CP_ASYNC_WAIT, n).number;
     if (!agent->warp) {
         tile_wait(agent, groups);
         return;

@@ -88,11 +88,11 @@ static void matrix_multiply(Agent *agent, const Call *call) {
     const MmaCode *code = call->mma;
     Word a[MOST_ELEMENTS], b[MOST_ELEMENTS], c[MOST_ELEMENTS];
     Lanes *lanes = NULL;
-    if (!whole_warp(agent, "mma") || !gather(agent, call->args[1].place, &code->a, a, &lanes) ||
-        !gather(agent, call->args[2].place, &code->b, b, &lanes) ||
-        !gather(agent, call->args[3].place, &code->c, c, &lanes))
+    if (!whole_warp(agent, "mma") || !gather(agent, CALL_ARG(call, MMA, a).place, &code->a, a, &lanes) ||
+        !gather(agent, CALL_ARG(call, MMA, b).place, &code->b, b, &lanes) ||
+        !gather(agent, CALL_ARG(call, MMA, c).place, &code->c, c, &lanes))
         return;
-    Type type = machine_mem(agent->cta->machine, call->args[3].place->mem)->type;
+    Type type = machine_mem(agent->cta->machine, CALL_ARG(call, MMA, c).place->mem)->type;
     if (!type_is_float(type)) multiply_int(code, a, b, c);
     else if (type == TYPE_F64) multiply_f64(code, a, b, c);
     else multiply_f32(code, a, b, c);
@@ -120,12 +120,13 @@ typedef struct MatrixMove {
 
 static bool matrix_setup(Agent *agent, const Call *call, MatrixMove *move) {
     move->load = call->op == OP_LDMATRIX;
-    const Place *local = call->args[move->load ? 0 : 1].place, *place = call->args[move->load ? 1 : 0].place;
+    const Place *to = CALL_ARG(call, LDMATRIX, dst).place, *from = CALL_ARG(call, LDMATRIX, src).place;
+    const Place *local = move->load ? to : from, *place = move->load ? from : to;
     const Machine *machine = agent->cta->machine;
     move->mem = machine_mem(machine, place->mem);
     move->array_mem = machine_mem(machine, local->mem);
-    move->count = (int)call->args[2].number;
-    move->trans = call->args[3].number != 0;
+    move->count = (int)CALL_ARG(call, LDMATRIX, count).number;
+    move->trans = CALL_ARG(call, LDMATRIX, trans).number != 0;
     move->row_elements = 16 / move->mem->bytes;
     move->lane_elements = 4 / move->mem->bytes;
     EXPECT(machine->failure,

@@ -82,8 +82,9 @@ static void add_elements(Agent *agent, const Mem *mem, int lane, int64_t first, 
 
 static void vector_access(Agent *agent, const Call *call) {
     bool load = call->op == OP_VLOAD, adds = call->op == OP_VATOMIC_ADD;
-    const Place *local = call->args[load ? 0 : 1].place, *place = call->args[load ? 1 : 0].place;
-    int64_t n = call->args[2].number, spans[LANES], offsets[LANES];
+    const Place *to = CALL_ARG(call, VLOAD, dst).place, *from = CALL_ARG(call, VLOAD, src).place;
+    const Place *local = load ? to : from, *place = load ? from : to;
+    int64_t n = CALL_ARG(call, VLOAD, n).number, spans[LANES], offsets[LANES];
     const Mem *mem = machine_mem(agent->cta->machine, place->mem),
               *array_mem = machine_mem(agent->cta->machine, local->mem);
     LocalArray *array = &agent->locals[array_mem->local];
@@ -129,7 +130,7 @@ static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) 
 }
 
 static bool is_early(const Call *call) {
-    return call->op == OP_LOAD && strcmp(call->args[1].name, "early") == 0;
+    return call->op == OP_LOAD && strcmp(CALL_ARG(call, LOAD, order).name, "early") == 0;
 }
 
 // An element that kernels before may still write: what it is, or anything that it may have been or may become.
@@ -141,18 +142,21 @@ static Word early_value(Machine *machine, const Mem *mem, const uint8_t *at) {
 static void element_access(Agent *agent, const Instr *in, const Call *call) {
     OpId op = call->op;
     Machine *machine = agent->cta->machine;
-    const Place *place = call->args[0].place;
+    const Place *place = CALL_ARG(call, LOAD, x).place;
     const Mem *mem = machine_mem(machine, place->mem);
     int64_t offsets[LANES];
     Mask mask = place_offsets(agent, place, call_mask(agent, in), NULL, offsets);
     Lanes result = {0};   // apart from the operands: their slots may be the result's
     bool reads = op != OP_STORE, writes = op != OP_LOAD;
-    const CallArg *value = writes ? &call->args[op == OP_ATOMIC_CAS ? 2 : 1] : NULL;
+    const CallArg *value = op == OP_ATOMIC_CAS ? &CALL_ARG(call, ATOMIC_CAS, v) : &CALL_ARG(call, ATOMIC_ADD, v);
+    const CallArg *expects = &CALL_ARG(call, ATOMIC_CAS, expected);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
-        if (op == OP_LOAD && strcmp(call->args[1].name, "acquire") == 0) race_acquire(agent, l, mem, offsets[l]);
-        if (op == OP_STORE && strcmp(call->args[2].name, "release") == 0) race_release(agent, l, mem, offsets[l]);
+        if (op == OP_LOAD && strcmp(CALL_ARG(call, LOAD, order).name, "acquire") == 0)
+            race_acquire(agent, l, mem, offsets[l]);
+        if (op == OP_STORE && strcmp(CALL_ARG(call, STORE, order).name, "release") == 0)
+            race_release(agent, l, mem, offsets[l]);
         if (reads && writes) race_atomic(agent, l, mem, offsets[l]);
         if (is_early(call)) {
             result.w[l] = early_value(machine, mem, at);
@@ -163,8 +167,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
         if (writes) {
             Word v = word_convert(mem->type, value->type, value_of(agent, value)->w[l]), expected = {.i = 0};
-            if (op == OP_ATOMIC_CAS)
-                expected = word_convert(mem->type, call->args[1].type, value_of(agent, &call->args[1])->w[l]);
+            if (op == OP_ATOMIC_CAS) expected = word_convert(mem->type, expects->type, value_of(agent, expects)->w[l]);
             Word stored = atomic_result(op, mem->type, old, v, expected);
             Word before = element_load(mem->type, at);
             element_store(mem->type, at, stored);
@@ -188,7 +191,8 @@ static int shuffle_source(OpId op, int lane, int64_t by) {
 static void shuffle(Agent *agent, const Instr *in, const Call *call) {
     Lanes out = {0};
     if (!whole_warp(agent, op_info(call->op)->text)) return;
-    const Lanes *x = value_of(agent, &call->args[0]), *by = value_of(agent, &call->args[1]);
+    const Lanes *x = value_of(agent, &CALL_ARG(call, SHFL_XOR, x)),
+                *by = value_of(agent, &CALL_ARG(call, SHFL_XOR, mask));
     agent->cta->machine->report->shuffles++;
     for (Mask m = agent->mask; m; m &= m - 1) {
         int l = __builtin_ctz(m), from = shuffle_source(call->op, l, by->i[l]);
@@ -200,7 +204,7 @@ static void shuffle(Agent *agent, const Instr *in, const Call *call) {
 static void vote(Agent *agent, const Instr *in, const Call *call) {
     if (!whole_warp(agent, op_info(call->op)->text)) return;
     Mask yes = 0;
-    for (int l = 0; l < LANES; l++) yes |= (Mask)(value_of(agent, &call->args[0])->i[l] != 0) << l;
+    for (int l = 0; l < LANES; l++) yes |= (Mask)(value_of(agent, &CALL_ARG(call, VOTE_ANY, x))->i[l] != 0) << l;
     yes &= agent->mask;
     bool result = call->op == OP_VOTE_ANY ? yes != 0 : yes == agent->mask;
     for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = result;
@@ -219,7 +223,8 @@ static void print_line(Agent *agent, const Call *call, int lane) {
     Machine *machine = agent->cta->machine;
     StrBuf sb;
     sb_init(&sb, machine->arena);
-    sb_printf(&sb, "%s: %s", thread_text(agent, lane), call->args[0].name ? call->args[0].name : "");
+    sb_printf(&sb, "%s: %s", thread_text(agent, lane),
+              CALL_ARG(call, PRINT, text).name ? CALL_ARG(call, PRINT, text).name : "");
     for (int i = 1; i < call->count; i++)
         if (call->args[i].has_value)
             sb_printf(&sb, " %s",
@@ -235,8 +240,9 @@ static void print_op(Agent *agent, const Instr *in, const Call *call) {
 static void assert_op(Agent *agent, const Instr *in, const Call *call) {
     for (Mask m = call_mask(agent, in); m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        if (value_of(agent, &call->args[0])->i[l]) continue;
-        const char *text = call->count > 1 && call->args[1].name ? call->args[1].name : "the condition is false";
+        if (value_of(agent, &CALL_ARG(call, ASSERT, condition))->i[l]) continue;
+        const char *text =
+            CALL_ARG(call, ASSERT, text).name ? CALL_ARG(call, ASSERT, text).name : "the condition is false";
         emu_report(agent->cta->machine, agent->pc, T_EMU_ASSERT, text, thread_text(agent, l));
         agent->cta->machine->stop = true;
         return;

@@ -226,7 +226,7 @@ static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b
         words_convert(type_compute(acc->mem->type), a->mem->type, a->elements, left);
         words_convert(type_compute(acc->mem->type), b->mem->type, b->elements, right);
     }
-    if (call->count > 3 && call->args[3].name && strcmp(call->args[3].name, "tf32") == 0) {
+    if (CALL_ARG(call, GEMM, precision).name && strcmp(CALL_ARG(call, GEMM, precision).name, "tf32") == 0) {
         for (int64_t i = 0; i < a->elements; i++) left[i].f = to_tf32(left[i].f);
         for (int64_t i = 0; i < b->elements; i++) right[i].f = to_tf32(right[i].f);
     }
@@ -282,13 +282,13 @@ static void split_axis(const View *view, int64_t axis, int64_t *outer, int64_t *
 
 static void op_reduce(Agent *agent, const Call *call, const View *src, const View *dst) {
     Machine *machine = agent->cta->machine;
-    int64_t axis = call->args[2].number, outer, inner;
+    int64_t axis = CALL_ARG(call, REDUCE_SUM, axis).number, outer, inner;
     EXPECT(machine->failure, axis >= 0 && axis < src->rank, "a reduction over axis %lld", (long long)axis);
     split_axis(src, axis, &outer, &inner);
     int64_t partials = dst->rank == src->rank ? dst->dims[axis].extent : 1;
     EXPECT(machine->failure, dst->elements == outer * partials * inner, "a reduction into %lld elements",
            (long long)dst->elements);
-    bool accumulate = call->count > 3 && call->args[3].has_value && call->args[3].number;
+    bool accumulate = CALL_ARG(call, REDUCE_SUM, accumulate).has_value && CALL_ARG(call, REDUCE_SUM, accumulate).number;
     Type type = dst->mem->type;
     Word *in = view_read(agent, src, 0), *out = scratch(machine, 1, dst->elements);
     words_convert(type_compute(type), src->mem->type, src->elements, in);
@@ -309,7 +309,7 @@ static void op_reduce(Agent *agent, const Call *call, const View *src, const Vie
 
 static void op_scan(Agent *agent, const Call *call, const View *src, const View *dst) {
     Machine *machine = agent->cta->machine;
-    int64_t axis = call->args[2].number, outer, inner;
+    int64_t axis = CALL_ARG(call, SCAN_SUM, axis).number, outer, inner;
     EXPECT(machine->failure, axis >= 0 && axis < src->rank && src->elements == dst->elements, "a scan over axis %lld",
            (long long)axis);
     split_axis(src, axis, &outer, &inner);
@@ -328,7 +328,7 @@ static void op_scan(Agent *agent, const Call *call, const View *src, const View 
 static void perform(Agent *agent, const Call *call, const View *views, bool overwrites) {
     switch (call->op) {
     case OP_COPY: op_copy(agent, &views[0], &views[1]); break;
-    case OP_FILL: op_fill(agent, &views[0], &call->args[1]); break;
+    case OP_FILL: op_fill(agent, &views[0], &CALL_ARG(call, FILL, value)); break;
     case OP_GEMM: op_gemm(agent, call, &views[0], &views[1], &views[2], overwrites); break;
     case OP_SCAN_SUM:
     case OP_SCAN_MAX: op_scan(agent, call, &views[0], &views[1]); break;
@@ -428,7 +428,7 @@ static void forget_landed(Cta *cta) {
 // Lands what was started and writes x, or reads it: in order, since a later one may build on an earlier one.
 static void op_await(Agent *agent, const Call *call, const View *x) {
     Cta *cta = agent->cta;
-    bool reads = call->count > 1 && call->args[1].name && strcmp(call->args[1].name, "reads") == 0;
+    bool reads = CALL_ARG(call, AWAIT, what).name && strcmp(CALL_ARG(call, AWAIT, what).name, "reads") == 0;
     for (int i = 0; i < cta->pending_count; i++) {
         PendingTile *p = &cta->pending[i];
         for (int k = 0; k < 3 && p->live; k++)
@@ -481,7 +481,7 @@ static void give_row(Agent *agent, const View *view, int64_t offset, int64_t str
 }
 
 static void copy_to_peer(Agent *agent, Cta *peer, const Call *call, const View *view) {
-    MBarrier *barrier = mbarrier_of(agent, peer, call->args[2].place, 0, true);
+    MBarrier *barrier = mbarrier_of(agent, peer, CALL_ARG(call, COPY, bar).place, 0, true);
     if (!barrier) return;
     int64_t bytes = view->elements * view->mem->bytes;
     mbarrier_started(agent, barrier, bytes);
@@ -491,17 +491,15 @@ static void copy_to_peer(Agent *agent, Cta *peer, const Call *call, const View *
 }
 
 // Its bytes complete on an mbarrier, as those of a copy by TMA, which land late only where there are threads.
-enum { COPY_CTAS = 6 };   // a mask (ir/ops.def)
-
 static void copy_to_barrier(Agent *agent, const Call *call, const View *views) {
-    MBarrier *barrier = mbarrier_of(agent, agent->cta, call->args[2].place, 0, true);
+    MBarrier *barrier = mbarrier_of(agent, agent->cta, CALL_ARG(call, COPY, bar).place, 0, true);
     if (!barrier) return;
     int64_t bytes = views[1].elements * views[1].mem->bytes;
     mbarrier_started(agent, barrier, bytes);
     perform(agent, call, views, false);
     mbarrier_landed(agent, agent->cta, barrier, bytes);
-    bool others = call->count > COPY_CTAS && call->args[COPY_CTAS].has_value;
-    int64_t mask = others ? agent->regs[call->args[COPY_CTAS].slot].i[0] : 0;
+    const CallArg *others = &CALL_ARG(call, COPY, ctas);
+    int64_t mask = others->has_value ? agent->regs[others->slot].i[0] : 0;
     for (int rank = 0; mask >> rank && !agent->cta->machine->stop; rank++) {
         Cta *peer = mask >> rank & 1 && rank != agent->cta->rank ? cluster_peer(agent, rank, 0) : NULL;
         if (peer) copy_to_peer(agent, peer, call, &views[1]);
@@ -521,7 +519,8 @@ void tile_land_all(Agent *agent) {   // at the end of the CTA: no access can tel
 }
 
 static bool overwrites(const Agent *agent, const Call *call) {
-    return call->op == OP_GEMM && call->count > 4 && call->args[4].has_value && !agent->regs[call->args[4].slot].i[0];
+    return call->op == OP_GEMM && CALL_ARG(call, GEMM, accumulate).has_value &&
+           !agent->regs[CALL_ARG(call, GEMM, accumulate).slot].i[0];
 }
 
 static void tile_op(Agent *agent, const Call *call) {
@@ -533,7 +532,7 @@ static void tile_op(Agent *agent, const Call *call) {
     for (int i = 0; i < call->count && count < 3; i++)
         if (call->args[i].tile) views[count++] = view_of(agent, call->args[i].tile);
     if (call->op == OP_AWAIT) op_await(agent, call, &views[0]);
-    else if (call->op == OP_COPY && call->count > 2 && call->args[2].place) copy_to_barrier(agent, call, views);
+    else if (call->op == OP_COPY && CALL_ARG(call, COPY, bar).place) copy_to_barrier(agent, call, views);
     else if (call->is_async) start_async(agent, call, views, overwrites(agent, call));
     else perform(agent, call, views, overwrites(agent, call));
 }

@@ -24,7 +24,13 @@
 #include "emulator/machine.h"
 #include <string.h>
 
-enum { W_A = 1, W_B, W_ACC, W_STEPS, W_A_FORM, W_B_FORM = 9, W_ACCUMULATE = 13 };   // places in ops.def's row
+enum {
+    W_A = OPERAND_INDEX(WGMMA, a),
+    W_B = OPERAND_INDEX(WGMMA, b),
+    W_ACC = OPERAND_INDEX(WGMMA, acc),
+    W_A_FORM = OPERAND_INDEX(WGMMA, a_form),
+    W_B_FORM = OPERAND_INDEX(WGMMA, b_form)
+};
 enum { WARPGROUP_THREADS = WARPGROUP * LANES, MOST_A = 64 * 32, MOST_B = 256 * 32, MOST_ACC = 64 * 256 };
 
 typedef struct OperandCode {
@@ -79,7 +85,7 @@ static RegisterCode register_code(Arena *arena, Failure *failure, const char *te
 }
 
 static OperandCode operand_code(const Call *call, int form, int rows, int k, const char *type) {
-    const WgmmaForm *how = call->count > form && call->args[form].name ? wgmma_form(call->args[form].name) : NULL;
+    const WgmmaForm *how = call_arg(call, form)->name ? wgmma_form(call_arg(call, form)->name) : NULL;
     OperandCode code = {
         .shared = how != NULL, .rows = rows, .k = k, .bytes = 32 / k, .tf32 = strcmp(type, "tf32") == 0};
     if (!how) return code;
@@ -93,16 +99,16 @@ static OperandCode operand_code(const Call *call, int form, int rows, int k, con
 
 const WgmmaCode *wgmma_compile(Arena *arena, Failure *failure, const Call *call) {
     WgmmaInfo info;
-    EXPECT(failure, call->args[0].name && wgmma_named(call->args[0].name, &info), "unknown instruction '%s'",
-           call->args[0].name ? call->args[0].name : "");
+    EXPECT(failure, CALL_ARG(call, WGMMA, shape).name && wgmma_named(CALL_ARG(call, WGMMA, shape).name, &info),
+           "unknown instruction '%s'", CALL_ARG(call, WGMMA, shape).name ? CALL_ARG(call, WGMMA, shape).name : "");
     WgmmaCode *code = NEW(arena, WgmmaCode);
-    *code = (WgmmaCode){.m = info.m, .n = info.n, .k = info.k, .steps = (int)call->args[W_STEPS].number};
+    *code = (WgmmaCode){.m = info.m, .n = info.n, .k = info.k, .steps = (int)CALL_ARG(call, WGMMA, steps).number};
     code->a = operand_code(call, W_A_FORM, info.m, info.k, info.a_type);
     code->b = operand_code(call, W_B_FORM, info.n, info.k, info.b_type);
     code->acc_regs = register_code(arena, failure, info.acc_layout, info.n);
     code->a_regs = register_code(arena, failure, info.a_layout, info.k);
     EXPECT(failure, info.m * info.k <= MOST_A && info.n * info.k <= MOST_B && info.m * info.n <= MOST_ACC,
-           "a wgmma as large as '%s'", call->args[0].name);
+           "a wgmma as large as '%s'", CALL_ARG(call, WGMMA, shape).name);
     return code;
 }
 
@@ -342,20 +348,20 @@ static int64_t operand_byte(Agent *agent, const CallArg *arg) {
 static bool take_operands(Agent *agent, const Call *call, Statement *mine) {
     const WgmmaCode *code = call->wgmma;
     const Mem *acc = register_mem(agent, call, W_ACC), *a = register_mem(agent, call, W_A);
-    const CallArg *accumulate = call->count > W_ACCUMULATE ? &call->args[W_ACCUMULATE] : NULL;
-    mine->accumulate = !accumulate || !accumulate->has_value || agent->regs[accumulate->slot].i[0];
-    mine->acc_element = local_place(agent, call->args[W_ACC].place, 0, code->acc_regs.values);
+    const CallArg *accumulate = &CALL_ARG(call, WGMMA, accumulate);
+    mine->accumulate = !accumulate->has_value || agent->regs[accumulate->slot].i[0];
+    mine->acc_element = local_place(agent, CALL_ARG(call, WGMMA, acc).place, 0, code->acc_regs.values);
     if (mine->acc_element < 0) return false;
     if (!take_registers(agent, acc, mine->acc_element, code->acc_regs.values, mine->accumulate)) return false;
     if (!code->a.shared) {
         int64_t values = (int64_t)code->steps * code->a_regs.values;
-        mine->a_element = local_place(agent, call->args[W_A].place, 0, values);
+        mine->a_element = local_place(agent, CALL_ARG(call, WGMMA, a).place, 0, values);
         if (mine->a_element < 0 || !take_registers(agent, a, mine->a_element, values, true)) return false;
     } else {
-        mine->a_byte = operand_byte(agent, &call->args[W_A]);
+        mine->a_byte = operand_byte(agent, &CALL_ARG(call, WGMMA, a));
         if (mine->a_byte < 0) return false;
     }
-    mine->b_byte = operand_byte(agent, &call->args[W_B]);
+    mine->b_byte = operand_byte(agent, &CALL_ARG(call, WGMMA, b));
     return mine->b_byte >= 0;
 }
 
@@ -430,7 +436,7 @@ static void forget_released(Warpgroup *group) {
 }
 
 static void wgmma_wait(Agent *agent, const Call *call) {
-    int64_t groups = call->args[0].number;
+    int64_t groups = CALL_ARG(call, WGMMA_WAIT, n).number;
     if (!agent->warp) {
         tile_wait_products(agent, groups);
         return;

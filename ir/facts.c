@@ -268,8 +268,8 @@ static bool prove_is(const Facts *facts, const Expr *e, bool holds) {
     }
     if (e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && holds) {
         int64_t bytes;
-        return e->call.args[0].region && expr_const(e->call.args[1].value, &bytes) &&
-               prove_aligned(facts, e->call.args[0].region->buf, bytes);
+        return ARG(e, ALIGNED, tensor).region && expr_const(ARG(e, ALIGNED, n).value, &bytes) &&
+               prove_aligned(facts, ARG(e, ALIGNED, tensor).region->buf, bytes);
     }
     if (!is_comparison(e)) return false;
     return prove_comparison(facts, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
@@ -390,9 +390,9 @@ void facts_assume(Facts *facts, const Expr *e, bool holds) {
         return;
     }
     int64_t bytes;
-    if (holds && e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && e->call.args[0].region &&
-        expr_const(e->call.args[1].value, &bytes)) {
-        push_fact(facts, (Fact){.kind = FACT_ALIGNED, .buf = e->call.args[0].region->buf, .bytes = bytes});
+    if (holds && e->kind == EXPR_CALL && e->call.op == OP_ALIGNED && ARG(e, ALIGNED, tensor).region &&
+        expr_const(ARG(e, ALIGNED, n).value, &bytes)) {
+        push_fact(facts, (Fact){.kind = FACT_ALIGNED, .buf = ARG(e, ALIGNED, tensor).region->buf, .bytes = bytes});
         return;
     }
     if (is_comparison(e) && type_is_int(e->binary.a->type))

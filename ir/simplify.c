@@ -477,7 +477,7 @@ static Expr *simplify_not(const Simplifier *s, Expr *e) {
 
 // ---- the rest ----
 static Expr *simplify_min_max(const Simplifier *s, Expr *e) {
-    Expr *a = e->call.args[0].value, *b = e->call.args[1].value;
+    Expr *a = ARG(e, MIN, a).value, *b = ARG(e, MIN, b).value;
     if (!type_is_int(e->type) || a->type != b->type) return e;
     bool min = e->call.op == OP_MIN;
     if (prove(s->facts, e_binary(s->arena, BIN_LE, a, b))) return min ? a : b;
@@ -486,7 +486,7 @@ static Expr *simplify_min_max(const Simplifier *s, Expr *e) {
 }
 
 static Expr *simplify_ceildiv(const Simplifier *s, Expr *e) {
-    Expr *a = e->call.args[0].value, *b = e->call.args[1].value;
+    Expr *a = ARG(e, CEILDIV, a).value, *b = ARG(e, CEILDIV, b).value;
     int64_t c;
     if (a->type != e->type || !expr_const(b, &c) || c <= 0) return e;
     Range range = range_of(s->facts, a);
@@ -501,8 +501,8 @@ static Expr *simplify_call(const Simplifier *s, Expr *e) {
     if (e->call.op == OP_ALIGNED) return prove(s->facts, e) ? e_bool(s->arena, true) : e;
     if (e->call.op == OP_MIN || e->call.op == OP_MAX) return simplify_min_max(s, e);
     if (e->call.op == OP_CEILDIV) return simplify_ceildiv(s, e);
-    if (e->call.op == OP_ABS && type_is_int(e->type) && range_of(s->facts, e->call.args[0].value).low >= 0)
-        return e->call.args[0].value;
+    if (e->call.op == OP_ABS && type_is_int(e->type) && range_of(s->facts, ARG(e, ABS, x).value).low >= 0)
+        return ARG(e, ABS, x).value;
     return e;
 }
 

@@ -1,5 +1,6 @@
 // Rules 9 to 11 and 18: operations and their operands, read from the op table.
 #include "ir/build.h"
+#include "ir/match.h"
 #include "ir/verify_impl.h"
 #include "support/strbuf.h"
 #include <string.h>
@@ -128,9 +129,9 @@ static void check_bulk(Verifier *v, const OpInfo *info, const Arg *args, Span lo
 }
 
 static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "st.async"
-    Type type = args[0].region->buf->type;
+    Type type = args[OPERAND_INDEX(PEER_STORE, x)].region->buf->type;
     bool stored = type_kind(type) != KIND_OPAQUE && (type_bytes(type) == 4 || type_bytes(type) == 8);
-    if (!stored) report_operand(v, info, 0, "has elements of neither 4 nor 8 bytes", loc);
+    if (!stored) report_operand(v, info, OPERAND_INDEX(PEER_STORE, x), "has elements of neither 4 nor 8 bytes", loc);
 }
 
 bool type_fits(Type type, const char *name) {
@@ -215,16 +216,18 @@ static void check_same(Verifier *v, const Region *a, const Region *b, bool trans
 }
 
 static void check_gemm(Verifier *v, const Arg *args, Span loc) {
-    Shape a = shape_of(args[0].region), b = shape_of(args[1].region), acc = shape_of(args[2].region);
+    Shape a = shape_of(args[OPERAND_INDEX(GEMM, a)].region), b = shape_of(args[OPERAND_INDEX(GEMM, b)].region),
+          acc = shape_of(args[OPERAND_INDEX(GEMM, acc)].region);
     bool fits = a.rank == 2 && b.rank == 2 && acc.rank == 2 && a.extents[1] == b.extents[0] &&
                 a.extents[0] == acc.extents[0] && b.extents[1] == acc.extents[1];
     if (!fits) REPORT(v, loc, T_GEMM_SHAPES, shape_text(v, &a), shape_text(v, &b), shape_text(v, &acc));
 }
 
 static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    Shape src = shape_of(args[0].region), dst = shape_of(args[1].region), want = {0};
+    Shape src = shape_of(args[OPERAND_INDEX(REDUCE_SUM, src)].region),
+          dst = shape_of(args[OPERAND_INDEX(REDUCE_SUM, dst)].region), want = {0};
     int64_t axis;
-    if (!expr_const(args[2].value, &axis) || axis < 0 || axis >= src.rank) {
+    if (!expr_const(args[OPERAND_INDEX(REDUCE_SUM, axis)].value, &axis) || axis < 0 || axis >= src.rank) {
         REPORT(v, loc, T_AXIS, info->text, src.rank - 1);
         return;
     }
@@ -242,8 +245,9 @@ static void check_reduce(Verifier *v, const OpInfo *info, const Arg *args, Span 
 
 // Only global memory has what kernels before still write.
 static void check_early(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    if (strcmp(args[1].name, "early") == 0 && args[0].region->buf->scope != SCOPE_GLOBAL)
-        report_operand(v, info, 1, "is 'early', which is for global memory", loc);
+    if (strcmp(args[OPERAND_INDEX(LOAD, order)].name, "early") == 0 &&
+        args[OPERAND_INDEX(LOAD, x)].region->buf->scope != SCOPE_GLOBAL)
+        report_operand(v, info, OPERAND_INDEX(LOAD, order), "is 'early', which is for global memory", loc);
 }
 
 static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
@@ -259,8 +263,10 @@ static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int 
         if (args[i].region && !op_takes_element(op, args[i].region->buf->type))
             report_operand(v, info, i, "has elements of a type that it does not take", loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
-        check_same(v, args[0].region, args[1].region, false, loc);
-    if (op == OP_TRANSPOSE) check_same(v, args[0].region, args[1].region, true, loc);
+        check_same(v, args[OPERAND_INDEX(COPY, src)].region, args[OPERAND_INDEX(COPY, dst)].region, false, loc);
+    if (op == OP_TRANSPOSE)
+        check_same(v, args[OPERAND_INDEX(TRANSPOSE, src)].region, args[OPERAND_INDEX(TRANSPOSE, dst)].region, true,
+                   loc);
     if (op == OP_GEMM) check_gemm(v, args, loc);
     if (op_is(op, OP_CLASS_REDUCTION)) check_reduce(v, info, args, loc);
     check_thread_op(v, c, info, count, args, loc);

@@ -97,12 +97,12 @@ static const Extent extents[] = {
 // Elements of the matrix that each thread holds.
 static int64_t shape_elements(const Extent *extent, const Arg *args) {
     WgmmaInfo group;
-    const MmaInfo *warp = extent->op == OP_MMA ? mma_named(args[0].name) : NULL;
+    const MmaInfo *warp = extent->op == OP_MMA ? mma_named(args[OPERAND_INDEX(MMA, shape)].name) : NULL;
     if (warp && extent->at == OPERAND_INDEX(MMA, a)) return (int64_t)warp->m * warp->k / WARP_LANES;
     if (warp && extent->at == OPERAND_INDEX(MMA, b)) return (int64_t)warp->n * warp->k / WARP_LANES;
     if (warp) return (int64_t)warp->m * warp->n / WARP_LANES;
     enum { GROUP = 4 * WARP_LANES };
-    if (extent->op != OP_WGMMA || !wgmma_named(args[0].name, &group)) return 0;
+    if (extent->op != OP_WGMMA || !wgmma_named(args[OPERAND_INDEX(WGMMA, shape)].name, &group)) return 0;
     return (int64_t)group.m * (extent->at == OPERAND_INDEX(WGMMA, a) ? group.k : group.n) / GROUP;
 }
 
@@ -152,7 +152,7 @@ static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg
     size_t n_at = OPERAND_INDEX(CP_ASYNC, n), valid_at = OPERAND_INDEX(CP_ASYNC, valid);
     int64_t n = 0, valid = 0;
     if (!expr_const(args[n_at].value, &n)) return;   // reported
-    int64_t bytes = n * type_bytes(args[0].region->buf->type);
+    int64_t bytes = n * type_bytes(args[OPERAND_INDEX(CP_ASYNC, dst)].region->buf->type);
     if (n < 1 || bytes < LEAST || bytes > MOST || (bytes & (bytes - 1)))
         report_operand(v, info, (int)n_at, arena_printf(v->arena, "is %lld bytes, not 4, 8 or 16", (long long)bytes),
                        loc);
@@ -166,9 +166,9 @@ static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg
 
 // A register holds whole elements of a matrix, two of 16 bits or fewer, larger ones.
 static void check_matrices(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    Type type = args[0].region->buf->type;
+    Type type = args[OPERAND_INDEX(LDMATRIX, dst)].region->buf->type;
     if (type == TYPE_BOOL || type_bits(type) > 32)
-        report_operand(v, info, 0, "has elements of more than 32 bits, or bool", loc);
+        report_operand(v, info, OPERAND_INDEX(LDMATRIX, dst), "has elements of more than 32 bits, or bool", loc);
 }
 
 static void check_mma(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
@@ -190,7 +190,7 @@ static void check_mma(Verifier *v, const OpInfo *info, const Arg *args, Span loc
 }
 
 static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    Type type = args[0].region->buf->type;
+    Type type = args[OPERAND_INDEX(VATOMIC_ADD, dst)].region->buf->type;
     int64_t n = 0;
     if (expr_const(args[OPERAND_INDEX(VATOMIC_ADD, n)].value, &n) && !red_of(type_text(type), n))
         report_operand(v, info, OPERAND_INDEX(VATOMIC_ADD, n), "names no instruction for these elements", loc);
@@ -198,11 +198,12 @@ static void check_red(Verifier *v, const OpInfo *info, const Arg *args, Span loc
 
 // What is added and compared is a number of at least 16 bits, or an integer; other elements can be exchanged only.
 static void check_atomic(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
-    Type type = args[0].region->buf->type;
+    Type type = args[OPERAND_INDEX(ATOMIC_ADD, x)].region->buf->type;
     bool exchanged = info->id == OP_ATOMIC_EXCH || info->id == OP_ATOMIC_CAS;
     bool small = type == TYPE_BOOL || (type_is_float(type) && type_bits(type) < 16);
     if (type_kind(type) == KIND_OPAQUE || (small && !exchanged))
-        report_operand(v, info, 0, arena_printf(v->arena, "has type %s, which it does not take", type_text(type)), loc);
+        report_operand(v, info, OPERAND_INDEX(ATOMIC_ADD, x),
+                       arena_printf(v->arena, "has type %s, which it does not take", type_text(type)), loc);
 }
 
 void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
