@@ -183,17 +183,6 @@ static bool unroll_bounds(Gen *gen, const Iter *iter, int64_t *begin, int64_t *e
 
 enum { UNROLL_LIMIT = 1 << 14 };
 
-// Whether a `break` in this block leaves the loop around the block.
-static bool has_break(const Block *block) {
-    for (int i = 0; i < block->count; i++) {
-        const Stmt *stmt = block->items[i];
-        if (stmt->kind == STMT_BREAK) return true;
-        if (stmt->kind == STMT_BLOCK && has_break(&stmt->block)) return true;
-        if (stmt->kind == STMT_IF && (has_break(&stmt->if_.then) || has_break(&stmt->if_.otherwise))) return true;
-    }
-    return false;
-}
-
 static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step, int64_t copies) {
     const Iter *iter = &stmt->loop.iters[depth];
     LLVMBuilderRef b = gen->builder;
@@ -228,7 +217,7 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
         return;
     }
     gen->kernel.break_to =
-        depth == stmt->loop.count - 1 && has_break(&stmt->loop.body) ? new_label(gen, "after") : NULL;
+        depth == stmt->loop.count - 1 && block_breaks(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     Label after = gen->kernel.break_to;
     for (int64_t i = begin; i < end && !gen->kernel.abandoned; i += step) {
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));

@@ -109,6 +109,25 @@ bool loop_is_plain(const Stmt *loop) {
     return loop->loop.count == 1 && iter_is_plain(&loop->loop.iters[0]);
 }
 
+int64_t iter_count(const Iter *iter) {
+    int64_t begin, end, step;
+    if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step)) return -1;
+    return end > begin ? (end - begin + step - 1) / step : 0;
+}
+
+bool stmt_breaks(const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return false;
+    FOR_EACH_BODY (body, stmt)
+        if (block_breaks(body)) return true;
+    return stmt->kind == STMT_BREAK;
+}
+
+bool block_breaks(const Block *block) {
+    FOR_EACH_ITEM (stmt, block)
+        if (stmt_breaks(stmt)) return true;
+    return false;
+}
+
 const Stmt *block_first_call(const Block *block, OpId op) {
     FOR_EACH_STMT (stmt, block)
         if (is_call(stmt, op)) return stmt;

@@ -73,6 +73,9 @@ bool below_any(const Stmt *stmt, StmtTest *is, void *user);   // one in its bodi
 bool stmt_contains(const Stmt *stmt, const Stmt *inner);      // below it
 bool iter_is_plain(const Iter *iter);                         // from 0 by 1
 bool loop_is_plain(const Stmt *loop);                         // one such iterator
+int64_t iter_count(const Iter *iter);                         // how many values it takes; -1: not known
+bool block_breaks(const Block *block);                        // a `break` in it leaves the loop around it
+bool stmt_breaks(const Stmt *stmt);                           // it is such a `break`, or contains one
 
 EffectVec effects_of(Arena *arena, const Stmt *stmt);
 int count_effects(Arena *arena, const Stmt *stmt, const Buf *buf);   // on the buffer
@@ -87,6 +90,7 @@ bool stmt_any_own_expr(const Stmt *stmt, ExprTest *is, const void *what);   // n
 bool block_any_expr(const Block *block, ExprTest *is, const void *what);
 bool expr_uses_any(const Expr *expr, const Map *vars);   // one of the variables that are keys of the map
 bool expr_calls(const Expr *expr, OpId op);
+bool expr_is_pure(const Expr *expr);                          // its evaluation has no effect, so it may be dropped
 bool block_loads(const Block *block, const Buf *buf);         // an element of it, in an expression
 bool region_uses_var(const Region *region, const Var *var);   // where it begins
 bool stmt_uses_var(const Stmt *stmt, const Var *var);         // in its expressions, or below

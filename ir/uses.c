@@ -64,6 +64,15 @@ bool expr_calls(const Expr *expr, OpId op) {
     return any_expr(expr, calls_op, &op);
 }
 
+static bool has_effect(const Expr *e, const void *what) {
+    (void)what;
+    return e->kind == EXPR_CALL && !op_is_pure(e->call.op);
+}
+
+bool expr_is_pure(const Expr *expr) {
+    return !any_expr(expr, has_effect, NULL);
+}
+
 static bool reads_memory(const Expr *e, const void *what) {
     (void)what;
     return e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));

@@ -1,40 +1,10 @@
 #include "passes/analysis/util.h"
 #include <string.h>
 
-// ---- properties of expressions ----
-
-static bool has_effect(const Expr *e, const void *what) {
-    (void)what;
-    return e->kind == EXPR_CALL && !op_is_pure(e->call.op);
-}
-
-bool expr_is_pure(const Expr *expr) {
-    return !any_expr(expr, has_effect, NULL);
-}
-
 Expr *iter_trips(Arena *arena, const Iter *iter) {
     Expr *span = e_sub(arena, iter->end, iter->begin);
     if (!expr_is_int(iter->begin, 0)) span = e_max(arena, span, e_int(arena, 0));
     return expr_is_int(iter->step, 1) ? span : e_call2(arena, OP_CEILDIV, span, iter->step);
-}
-
-int64_t iter_count(const Iter *iter) {
-    int64_t begin, end, step;
-    if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step)) return -1;
-    return end > begin ? (end - begin + step - 1) / step : 0;
-}
-
-bool stmt_breaks(const Stmt *stmt) {
-    if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return false;
-    FOR_EACH_BODY (body, stmt)
-        if (block_breaks(body)) return true;
-    return stmt->kind == STMT_BREAK;
-}
-
-bool block_breaks(const Block *block) {
-    FOR_EACH_ITEM (stmt, block)
-        if (stmt_breaks(stmt)) return true;
-    return false;
 }
 
 bool is_loop_element(const Stmt *loop, int count, Expr *const *indices) {

@@ -26,15 +26,8 @@
         if ((context)->remarks) diag_note(diag((context)->sink, (span), (code), (name)), __VA_ARGS__);                 \
     } while (0)
 
-// Evaluation has no effect, so the expression may be dropped.
-bool expr_is_pure(const Expr *expr);
-
 // The trip count of an iterator as an expression: (end - begin) divided by the step, rounded up.
 Expr *iter_trips(Arena *arena, const Iter *iter);
-int64_t iter_count(const Iter *iter);   // -1: not known
-// A `break` in the block that leaves the loop around it.
-bool block_breaks(const Block *block);
-bool stmt_breaks(const Stmt *stmt);   // it is a `break`, or contains one
 
 // The name that instructions use for the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" if the
 // source allows it.
