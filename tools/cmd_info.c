@@ -1,8 +1,7 @@
-// The commands that print information: targets, explain, docs, layout, doctor.
+// The commands that print information: targets, docs, layout, doctor.
 #include "runtime/api/info.h"
 #include "runtime/api/status.h"
 #include "tools/tool.h"
-#include <stdlib.h>
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
 #include "runtime/compile/compile.h"
@@ -21,23 +20,6 @@ bool command_targets(Tool *tool, int *code) {
         printf("\n");
     }
     return true;
-}
-
-// "T0201", "t201" or "201"
-bool command_explain(Tool *tool, int *code) {
-    (void)code;
-    if (tool->options.operands.count == 0) return tool_usage(tool, "give a code, as in `tilec explain T0201`");
-    bool ok = true;
-    for (int i = 0; i < tool->options.operands.count; i++) {
-        const char *word = tool->options.operands.items[i], *digits = word + (word[0] == 'T' || word[0] == 't');
-        char *end;
-        long number = strtol(digits, &end, 10);
-        const char *text = end != digits && *end == 0 ? diag_explain((int)number, tool->arena) : NULL;
-        if (text) printf("%s\n", text);
-        else diag(tool->sink, (Span){0}, T_UNKNOWN_CODE, word);
-        ok = ok && text;
-    }
-    return ok;
 }
 
 bool command_docs(Tool *tool, int *code) {

@@ -1,0 +1,12 @@
+# Writes docs/diagnostics/*.md as a C table, for `tilec explain`: cmake -D FOLDER=... -D OUT=... -P DiagnosticPages.cmake
+file(GLOB pages ${FOLDER}/T*.md)
+set(table "#include \"tools/explain.h\"\n\nconst DiagnosticPage DIAGNOSTIC_PAGES[] = {\n")
+foreach(page ${pages})
+  get_filename_component(code ${page} NAME_WE)
+  file(READ ${page} text)
+  string(REPLACE "\\" "\\\\" text "${text}")
+  string(REPLACE "\"" "\\\"" text "${text}")
+  string(REPLACE "\n" "\\n\"\n\"" text "${text}")
+  string(APPEND table "{\"${code}\", \"${text}\"},\n")
+endforeach()
+file(WRITE ${OUT} "${table}{0}};\n")
