@@ -45,21 +45,26 @@ static void emit_stmatrix(Gen *gen, const OpCall *call) {
 
 // How an instruction of the target's table is called: the intrinsic's name after the shape.
 static const char *mma_suffix(Gen *gen, const MmaInfo *info) {
-    static const char *const suffixes[][3] = {
-        {"f16", "f32", ".f32.f32"},
-        {"f16", "f16", ".f16.f16"},
-        {"bf16", "f32", ".bf16"},
-        {"tf32", "f32", ".tf32"},
-        {"i8", "i32", ".s8"},
-        {"u8", "i32", ".u8"},
-        {"e4m3", "f32", ".f32.e4m3.e4m3.f32"},
-        {"e5m2", "f32", ".f32.e5m2.e5m2.f32"},
-        {"f64", "f64", ".f64"},
+    static const char *const suffixes[][4] = {
+        {"f16", "f16", "f32", ".f32.f32"},
+        {"f16", "f16", "f16", ".f16.f16"},
+        {"bf16", "bf16", "f32", ".bf16"},
+        {"tf32", "tf32", "f32", ".tf32"},
+        {"i8", "i8", "i32", ".s8"},
+        {"u8", "u8", "i32", ".u8"},
+        {"i8", "u8", "i32", ".s8.u8"},
+        {"u8", "i8", "i32", ".u8.s8"},
+        {"e4m3", "e4m3", "f32", ".f32.e4m3.e4m3.f32"},
+        {"e5m2", "e5m2", "f32", ".f32.e5m2.e5m2.f32"},
+        {"e4m3", "e5m2", "f32", ".f32.e4m3.e5m2.f32"},
+        {"e5m2", "e4m3", "f32", ".f32.e5m2.e4m3.f32"},
+        {"f64", "f64", "f64", ".f64"},
     };
     for (int i = 0; i < COUNT_OF(suffixes); i++) {
-        if (!strcmp(suffixes[i][0], info->a_type) && !strcmp(suffixes[i][1], info->c_type)) return suffixes[i][2];
+        bool operands = !strcmp(suffixes[i][0], info->a_type) && !strcmp(suffixes[i][1], info->b_type);
+        if (operands && !strcmp(suffixes[i][2], info->c_type)) return suffixes[i][3];
     }
-    fail_internal(gen->failure, __FILE__, __LINE__, "mma of %s to %s", info->a_type, info->c_type);
+    fail_internal(gen->failure, __FILE__, __LINE__, "mma of %s and %s to %s", info->a_type, info->b_type, info->c_type);
 }
 
 // The type of a 32-bit operand register: f16 pairs have their own, everything else below 32 bits is an integer.

@@ -46,12 +46,12 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
-// The variants of a kernel go through the same passes: each gives the same remarks and errors. Code, place and message
+// The variants of a kernel go through the same passes: each gives the same diagnostics. Code, place and message
 // identify one; what differs between variants is in its notes. (What a program prints is a remark, too: a line may be
 // printed several times.)
 static bool is_repeated(const DiagSink *sink, const Diag *again) {
     bool placed = again->row->severity == SEVERITY_REMARK || again->span.line > 0;
-    if (!placed || again->row->severity == SEVERITY_WARNING || again->row->code == T_EMU_PRINT) return false;
+    if (!placed || again->row->code == T_EMU_PRINT) return false;
     for (int i = 0; i < sink->diags.count; i++) {
         const Diag *d = sink->diags.items[i];
         if (d->row == again->row && memcmp(&d->span, &again->span, sizeof d->span) == 0 &&

@@ -33,8 +33,8 @@ DiagSink *diag_sink_new(Arena *arena);
 int diag_add_source(DiagSink *sink, const char *name, const char *text, size_t length);
 const char *diag_source_name(const DiagSink *sink, int file);   // "<none>" out of range
 
-// Adds a diagnostic; the variadic arguments fill the code's format. After 100 errors the rest are counted only. A
-// remark or error with the code, place and text of an earlier one is not listed again.
+// Adds a diagnostic; the variadic arguments fill the code's format. After 100 errors the rest are counted only. One
+// with the code, place and text of an earlier one is not listed again.
 Diag *diag(DiagSink *sink, Span span, DiagCode code, ...);
 Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args);
 void diag_label(Diag *d, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));

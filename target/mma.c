@@ -29,8 +29,12 @@ static const MmaInfo rows[] = {
     {"m16n8k8_f32_tf32", 16, 8, 8, "tf32", "tf32", "f32", A_32, B_32, C_ANY, FEATURE_MMA},   // f32 in registers
     {"m16n8k32_i32_i8", 16, 8, 32, "i8", "i8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
     {"m16n8k32_i32_u8", 16, 8, 32, "u8", "u8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
+    {"m16n8k32_i32_i8_u8", 16, 8, 32, "i8", "u8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
+    {"m16n8k32_i32_u8_i8", 16, 8, 32, "u8", "i8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
     {"m16n8k32_f32_e4m3", 16, 8, 32, "e4m3", "e4m3", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
     {"m16n8k32_f32_e5m2", 16, 8, 32, "e5m2", "e5m2", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
+    {"m16n8k32_f32_e4m3_e5m2", 16, 8, 32, "e4m3", "e5m2", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
+    {"m16n8k32_f32_e5m2_e4m3", 16, 8, 32, "e5m2", "e4m3", "f32", A_8, B_8, C_ANY, FEATURE_MMA_FP8},
 };
 
 enum { ROWS = sizeof rows / sizeof rows[0] };

@@ -40,6 +40,7 @@
 #include "passes/select/tma_reduce.h"
 #include "passes/select/tma_simple.h"
 #include "passes/specialize/warp_specialize.h"
+#include <string.h>
 
 typedef struct Selector {
     PassContext *context;
@@ -281,19 +282,22 @@ static bool touches_memory(const Candidate *c) {
     return false;
 }
 
-static const char *gemm_problem(Selector *s, const Stmt *gemm) {
-    GemmOp op = gemm_of(gemm);
-    const MmaInfo *mma = mma_holding(s->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
-    if (!mma) return "the target has no instruction for these types";
-    if (op.b->buf->scope != SCOPE_SHARED) return "the right operand is not in shared memory";
+// What the source could change for the tensor cores to compute it; `mma`: the instruction for its types, or NULL.
+static const char *gemm_problem(Selector *s, const Stmt *gemm, const MmaInfo *mma) {
+    const char *a = gemm_type(gemm, 0), *b = gemm_type(gemm, 1);
+    if (!mma && strcmp(a, b) == 0) return NULL;
+    if (!mma) return arena_printf(s->arena, "its operands have the types %s and %s: convert one to the other's", a, b);
     if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
     return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, mma->k);
 }
 
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
-    const char *problem = gemm_problem(s, stmt);
-    if (problem) REMARK(s->context, stmt->loc, T_GEMM_SLOW, problem);
-    return problem ? VIA_FMA : VIA_MMA;
+    const MmaInfo *mma = mma_holding(s->target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2));
+    const char *problem = gemm_problem(s, stmt, mma);
+    if (mma && !problem) return VIA_MMA;
+    if (problem) diag(s->context->sink, stmt->loc, T_GEMM_BY_FMA, problem);
+    else REMARK(s->context, stmt->loc, T_GEMM_SLOW, "the target has no instruction for these types");
+    return VIA_FMA;
 }
 
 // In a kernel that will be warp-specialized; VIA_NONE: as in other kernels.

@@ -8,6 +8,7 @@
 //     for (i in 1) x                        x with i = 0                     (not `parallel`: its maps count iterators)
 //     for (i in 0) x, for (i in n) { }      nothing
 //     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
+//     parallel { let r = id[i]; As[i, c] = X[r, c]; }    As[i, c] = X[id[i], c]: a gather, which is copied asynchronously
 //
 // and last, lets, vars and buffers without a use are dropped. A fact holds in the whole scope of its variables, so
 // nothing is assumed about a `var` or about memory, whose values change. `assume` and `when` are contracts with the
@@ -16,6 +17,7 @@
 // Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
 // f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
 // which is how the language defines it.
+#include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 
 typedef struct Simplifier {
@@ -230,6 +232,32 @@ static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     return kept == 0;
 }
 
+enum { MOST_GATHER_LETS = 4 };   // each may double the size of the store
+
+// Arithmetic of floats stays a statement: in one expression it would contract.
+static bool goes_into_gather(const Stmt *stmt) {
+    if (stmt->kind != STMT_LET || !expr_is_pure(stmt->let.value)) return false;
+    return !type_is_float(stmt->let.var->type) || stmt->let.value->kind == EXPR_LOAD;
+}
+
+// The lets before the one store of a gather go to their uses in it.
+static void join_gather(Simplifier *s, Stmt *loop) {
+    Block *body = &loop->loop.body;
+    int last = body->count - 1;
+    if (loop->loop.kind != LOOP_PARALLEL || last < 1 || last > MOST_GATHER_LETS) return;
+    Subst *subst = subst_new(s->arena);
+    for (int i = 0; i < last; i++) {
+        const Stmt *let = body->items[i];
+        if (!goes_into_gather(let)) return;
+        subst_var(subst, let->let.var, subst_expr(subst, let->let.value));
+    }
+    TileLoop joined = {0};
+    block_push(s->arena, &joined.body, clone_stmt(s->arena, subst, body->items[last]));
+    if (!tile_move(s->arena, &joined)) return;
+    *body = joined.body;
+    s->changed = true;
+}
+
 static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
     int mark = facts_mark(s->facts);
     bool *single = NEW_ARRAY(s->arena, bool, stmt->loop.count);
@@ -244,6 +272,7 @@ static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
     }
     bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, single);
     simplify_block(s, &stmt->loop.body);
+    join_gather(s, stmt);
     facts_release(s->facts, mark);
     if (stmt->loop.body.count == 0) s->changed = true;
     else if (inlined) block_append(s->arena, out, &stmt->loop.body);
