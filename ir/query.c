@@ -115,6 +115,29 @@ int64_t iter_count(const Iter *iter) {
     return end > begin ? (end - begin + step - 1) / step : 0;
 }
 
+Expr *iter_trips(Arena *arena, const Iter *iter) {
+    Expr *span = e_sub(arena, iter->end, iter->begin);
+    if (!expr_is_int(iter->begin, 0)) span = e_max(arena, span, e_int(arena, 0));
+    return expr_is_int(iter->step, 1) ? span : e_call2(arena, OP_CEILDIV, span, iter->step);
+}
+
+bool is_loop_element(const Stmt *loop, int count, Expr *const *indices) {
+    bool same = count == loop->loop.count;
+    for (int d = 0; d < count && same; d++)
+        same = indices[d]->kind == EXPR_VAR && indices[d]->var == loop->loop.iters[d].var;
+    return same;
+}
+
+Stmt stmt_alone(const Stmt *stmt) {
+    Stmt alone = *stmt;
+    FOR_EACH_BODY (body, &alone) *body = (Block){0};
+    return alone;
+}
+
+Region *call_region(const Stmt *call, int index) {
+    return index < call->call.count ? call->call.args[index].region : NULL;
+}
+
 bool stmt_breaks(const Stmt *stmt) {
     if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return false;
     FOR_EACH_BODY (body, stmt)

@@ -74,8 +74,14 @@ bool stmt_contains(const Stmt *stmt, const Stmt *inner);      // below it
 bool iter_is_plain(const Iter *iter);                         // from 0 by 1
 bool loop_is_plain(const Stmt *loop);                         // one such iterator
 int64_t iter_count(const Iter *iter);                         // how many values it takes; -1: not known
-bool block_breaks(const Block *block);                        // a `break` in it leaves the loop around it
-bool stmt_breaks(const Stmt *stmt);                           // it is such a `break`, or contains one
+// The same as an expression: (end - begin) divided by the step, rounded up.
+Expr *iter_trips(Arena *arena, const Iter *iter);
+// The indices are the loop's own iterators, in their order.
+bool is_loop_element(const Stmt *loop, int count, Expr *const *indices);
+Stmt stmt_alone(const Stmt *stmt);                  // the statement with empty bodies
+Region *call_region(const Stmt *call, int index);   // an operand; NULL: absent or no region
+bool block_breaks(const Block *block);              // a `break` in it leaves the loop around it
+bool stmt_breaks(const Stmt *stmt);                 // it is such a `break`, or contains one
 
 EffectVec effects_of(Arena *arena, const Stmt *stmt);
 int count_effects(Arena *arena, const Stmt *stmt, const Buf *buf);   // on the buffer

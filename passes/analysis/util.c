@@ -1,29 +1,12 @@
 #include "passes/analysis/util.h"
 #include <string.h>
 
-Expr *iter_trips(Arena *arena, const Iter *iter) {
-    Expr *span = e_sub(arena, iter->end, iter->begin);
-    if (!expr_is_int(iter->begin, 0)) span = e_max(arena, span, e_int(arena, 0));
-    return expr_is_int(iter->step, 1) ? span : e_call2(arena, OP_CEILDIV, span, iter->step);
-}
-
-bool is_loop_element(const Stmt *loop, int count, Expr *const *indices) {
-    bool same = count == loop->loop.count;
-    for (int d = 0; d < count && same; d++)
-        same = indices[d]->kind == EXPR_VAR && indices[d]->var == loop->loop.iters[d].var;
-    return same;
-}
-
 const char *gemm_type(const Stmt *gemm, int operand) {
     Type type = gemm->call.args[operand].region->buf->type;
     const char *precision = ARG(gemm, GEMM, precision).name;
     bool fewer =
         operand < (int)OPERAND_INDEX(GEMM, acc) && type == TYPE_F32 && precision && strcmp(precision, "tf32") == 0;
     return fewer ? "tf32" : type_text(type);
-}
-
-Region *call_region(const Stmt *call, int index) {
-    return index < call->call.count ? call->call.args[index].region : NULL;
 }
 
 bool starts_copy(const Stmt *stmt) {
@@ -60,12 +43,6 @@ static bool writes(const EffectVec *effects, const Buf *buf) {
     for (int i = 0; i < effects->count; i++)
         if (effects->items[i].buf == buf && effects->items[i].access == ACCESS_WRITE) return true;
     return false;
-}
-
-Stmt stmt_alone(const Stmt *stmt) {
-    Stmt alone = *stmt;
-    FOR_EACH_BODY (body, &alone) *body = (Block){0};
-    return alone;
 }
 
 void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {

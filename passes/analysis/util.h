@@ -26,15 +26,9 @@
         if ((context)->remarks) diag_note(diag((context)->sink, (span), (code), (name)), __VA_ARGS__);                 \
     } while (0)
 
-// The trip count of an iterator as an expression: (end - begin) divided by the step, rounded up.
-Expr *iter_trips(Arena *arena, const Iter *iter);
-
 // The name that instructions use for the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" if the
 // source allows it.
 const char *gemm_type(const Stmt *gemm, int operand);
-
-// The operand of a call at `index`; NULL: absent or no region.
-Region *call_region(const Stmt *call, int index);
 
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
@@ -44,8 +38,6 @@ Expr *copy_slot(const Stmt *copy);
 // `aligned(buf, bytes)`.
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
 
-Stmt stmt_alone(const Stmt *stmt);   // the statement with empty bodies
-
 static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
@@ -53,8 +45,6 @@ static inline bool is_memory(const Buf *buf) {   // not registers
 // The expression loads the element that the statement stores.
 bool loads_stored(const Expr *expr, const Stmt *store);
 Expr *scale_of(const Stmt *stmt);   // of a store x = x * f or f * x: f; NULL: another statement
-// The indices are the loop's own iterators, in their order.
-bool is_loop_element(const Stmt *loop, int count, Expr *const *indices);
 
 // Effects of a statement and all statements below it, on one path through it: only one branch of an `if` is executed,
 // so a write in both branches counts once.

@@ -17,7 +17,9 @@ if(SANITIZE)
   set(flags -fsanitize=address,undefined)
 endif()
 
-step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${work} -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_C_COMPILER=${CC}
+set(ENV{CC} "${CC}")   # may be `ccache gcc`
+separate_arguments(CC)
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${work} -DCMAKE_PREFIX_PATH=${prefix}
      "-DCMAKE_C_FLAGS=${flags}")
 step(${CMAKE_COMMAND} --build ${work})
 step(${work}/with_shared)

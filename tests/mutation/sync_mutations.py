@@ -429,8 +429,17 @@ def emulate(tilec, path, flags):
     return done.returncode, done.stdout + done.stderr
 
 
+def own_tests(text, kernel):
+    """The text with the tests of this kernel alone, where it has tests and no program launches it."""
+    own = re.compile(rf"test {kernel.split('__')[0]}\b")   # a variant for types or consts is KERNEL__NAME_VALUE
+    if PROGRAM.search(text) or not any(own.match(test.group(0)) for test in TEST.finditer(text)):
+        return text
+    return TEST.sub(lambda test: test.group(0) if own.match(test.group(0)) else "", text)
+
+
 def without(text, match):
-    return text[:match.start()] + "{}" + text[match.end():]
+    kernel = next(k["name"] for k in KERNEL.finditer(text) if k.start() < match.start() < k.end())
+    return own_tests(text[:match.start()] + "{}" + text[match.end():], kernel)
 
 
 def place(text, match):
