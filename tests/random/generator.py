@@ -960,11 +960,11 @@ class Program(programs.Expressions):
         calls = "\n".join(f"    {k.name}({k.call});" for k in self.kernels)
         return f"program {self.title}({self.parameters(list(modes.values()), scalars)}) {{\n{calls}\n}}\n"
 
-    def text(self, prelude=True):
+    def text(self):
         kernels = "\n".join(map(self.kernel_text, self.kernels))
         whole = self.launching() if len(self.kernels) > 1 else ""
         fills = "\n".join(self.filling(t) for t in self.tensors if t.mode != "out")
-        return ("\n".join(([PRELUDE] if prelude else []) + self.items) + f"\n{kernels}\n{whole}"
+        return ("\n".join([PRELUDE] + self.items) + f"\n{kernels}\n{whole}"
                 f"test {self.title} ({self.bind_list()}) {{\n{fills}\n}} tolerance 0;\n")
 
 

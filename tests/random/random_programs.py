@@ -239,7 +239,7 @@ def accepted(options, seed, folder):
     path = pathlib.Path(folder) / "program.tile"
     path.write_text(check.text + wanted)
     found = check.run(path, f"--target={options.target}") if options.target in check.possible else ("refused", "")
-    return None if found else program.text(prelude=False) + wanted
+    return None if found else check.text.removeprefix(generator.PRELUDE) + wanted
 
 
 def write(options):
