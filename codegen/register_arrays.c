@@ -57,7 +57,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
     RegisterArray *array = map_get(gen->registers.arrays, buf);
     if (!array) {
         map_put(gen->registers.arrays, buf, array = new_array(gen, buf));
-        if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
+        if (array->bits == 16 && array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
             vec_push(gen->arena, &gen->registers.packed, array);
     }
     if (attr_get(buf->attrs, ATTR_WGMMA_REGISTERS)) vec_push(gen->arena, &gen->registers.wgmma, buf);
