@@ -123,8 +123,8 @@ typedef struct TilecCompileOptions {
     const char *only;     // compile this kernel or program, with what it calls; NULL: the whole file
     const char *ptxas;    // path of ptxas; NULL: searched on PATH, in CUDA's usual folders, else libnvJitLink
     const char *record;   // path of a tuning record, written by `tilec tune`; NULL: none
-    // Path of the program `tilec` that compiles; NULL: the environment variable TILEC_COMPILER, else `tilec` beside the
-    // library, in the `bin` beside its folder, beside the running program, on PATH.
+    // Path of the program `tilec` that compiles; NULL: the environment variable TILEC_COMPILER, else the first `tilec` in:
+    // the library's folder, the `bin` next to that folder, the running program's folder, PATH.
     const char *compiler;
     int64_t time_limit;        // milliseconds; the compile is then ended (ENVIRONMENT). 0: none
     int64_t memory_limit;      // bytes of data of the compiling process, and of ptxas. 0: none

@@ -6,6 +6,7 @@
 // Every second time all requests after it are refused too; every tenth time the command is tried as well. The last
 // compile, of the same context, is refused nothing.
 #include "tests/memory/preloaded.h"
+#include "tests/memory/read_text.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
@@ -136,14 +137,6 @@ static bool map_refusal(Scene *scene, const char *preloaded) {
     setenv("TILEC_REFUSE", path, 1);
     setenv("LD_PRELOAD", preloaded, 1);
     return scene->refusal != MAP_FAILED;
-}
-
-static char *read_text(const char *path, size_t *length) {
-    static char text[1 << 20];
-    FILE *file = fopen(path, "rb");
-    *length = file ? fread(text, 1, sizeof text, file) : 0;
-    if (file) fclose(file);
-    return *length ? text : NULL;
 }
 
 int main(int argc, char **argv) {

@@ -9,6 +9,7 @@
 // process ahead of time) gives the same result.
 #include "runtime/worker/serve.h"
 #include "tests/fake_cuda/artefact.h"
+#include "tests/memory/read_text.h"
 #include "tests/memory/refuse.h"
 #include <dirent.h>
 #include <limits.h>
@@ -146,14 +147,6 @@ static int refuse_each(Scene *scene, long sample, unsigned long seed) {
     printf("%s: %ld of %ld requests refused, alone and with all after them: %d wrong\n", scene->name, done, all, wrong);
     free((char *)scene->ptx);
     return wrong || !done;
-}
-
-static char *read_text(const char *path, size_t *length) {
-    static char text[1 << 20];
-    FILE *file = fopen(path, "rb");
-    *length = file ? fread(text, 1, sizeof text, file) : 0;
-    if (file) fclose(file);
-    return *length ? text : NULL;
 }
 
 int main(int argc, char **argv) {
