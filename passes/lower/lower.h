@@ -129,6 +129,8 @@ void lower_gemm(Lower *lower, Stmt *stmt, Block *out);
 // A loop that waits for its tiles, starts later copies and ends with one gemm from shared memory: fragments are loaded
 // one step ahead.
 bool is_gemm_loop(const Target *target, const Stmt *loop);
+// But for where it waits, which insert-sync asks before it has placed the waits.
+bool may_be_gemm_loop(const Target *target, const Stmt *loop);
 void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
 // Hopper (lower_hopper.c): a TMA copy, for the thread that starts it; a gemm by wgmma.
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);

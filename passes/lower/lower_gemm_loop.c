@@ -30,7 +30,7 @@
 #include <string.h>
 
 static bool is_wait(const Stmt *stmt) {
-    return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER);
+    return is_call(stmt, OP_CP_ASYNC_WAIT) || is_call(stmt, OP_BARRIER) || is_call(stmt, OP_AWAIT);
 }
 
 static int leading_waits(const Block *body) {
@@ -49,20 +49,28 @@ static bool only_starts_copies(const Stmt *stmt) {
     return is_call(stmt, OP_CP_ASYNC_COMMIT) || (is_call(stmt, OP_COPY) && stmt->call.is_async);
 }
 
-bool is_gemm_loop(const Target *target, const Stmt *loop) {
+bool may_be_gemm_loop(const Target *target, const Stmt *loop) {
     const Block *body = &loop->loop.body;
     GemmOp gemm;
     if (!is_loop(loop, LOOP_SERIAL) || loop->loop.count != 1 || body->count < 2) return false;
     if (!expr_is_int(loop->loop.iters[0].begin, 0) || !expr_is_int(loop->loop.iters[0].step, 1)) return false;
     const Stmt *last = vec_last(body);
-    if (leading_waits(body) == 0 || !match_gemm(last, &gemm) || !gemm_instruction(target, last)) return false;
+    if (!match_gemm(last, &gemm) || !gemm_instruction(target, last)) return false;
     bool alternates = region_extent(gemm.a, 1) / gemm_step(target, last) % 2 == 0;   // of the sets of registers
     if (gemm.accumulate || !alternates || !matrix_load_possible(target, last, GEMM_A) ||
         !matrix_load_possible(target, last, GEMM_B))
         return false;
-    for (int i = leading_waits(body); i < body->count - 1; i++)
-        if (!only_starts_copies(body->items[i])) return false;
+    for (int i = 0; i < body->count - 1; i++)
+        if (!is_wait(body->items[i]) && !only_starts_copies(body->items[i])) return false;
     return true;
+}
+
+bool is_gemm_loop(const Target *target, const Stmt *loop) {
+    const Block *body = &loop->loop.body;
+    int waits = leading_waits(body);
+    for (int i = waits; i < body->count; i++)
+        if (is_wait(body->items[i])) return false;
+    return waits > 0 && may_be_gemm_loop(target, loop);
 }
 
 // ---- fragments across iterations ----

@@ -151,7 +151,8 @@ static void write_block(Writer *w, Block *block) {
 }
 
 // Finds what the model lacks, adds it and writes it into the body. True when that changed something.
-static bool complete(PassContext *context, SyncModel *model, SyncPlan *plan, Block *body) {
+static bool complete(PassContext *context, Block *body, const Map *awaited, SyncPlan *plan) {
+    SyncModel *model = sync_model_new(context->arena, context->target, body, awaited, plan);
     Writer writer = {.arena = context->arena, .plan = plan};
     if (!sync_model_place(model)) {
         diag(context->sink, context->kernel->loc, T_SYNC_LIMIT, context->kernel->name);
@@ -267,7 +268,7 @@ static bool sync_role(PassContext *context, const Block *block, Stmt *role) {
     if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return lands;
     SyncPlan plan = plan_new(arena);
     if (awaits) find_commits(arena, &plan, &role->role.body);
-    return complete(context, sync_model_new(arena, &role->role.body, awaited, &plan), &plan, &role->role.body) || lands;
+    return complete(context, &role->role.body, awaited, &plan) || lands;
 }
 
 static bool sync_roles(PassContext *context, Block *block) {
@@ -283,6 +284,6 @@ bool pass_insert_sync(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
     SyncPlan plan = plan_new(arena);
     find_commits(arena, &plan, &kernel->body);
-    bool changed = complete(context, sync_model_new(arena, &kernel->body, NULL, &plan), &plan, &kernel->body);
+    bool changed = complete(context, &kernel->body, NULL, &plan);
     return sync_roles(context, &kernel->body) || changed;
 }

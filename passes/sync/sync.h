@@ -95,7 +95,7 @@ typedef struct SyncModel SyncModel;
 // Of a kernel's body; or of a role's, where `awaited` holds the storage of the tiles that it awaits. Of a role only
 // accesses of these, of scratch (from stage-through-shared: no source orders it), and of global memory that it writes
 // and uses again are in the model.
-SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPlan *plan);
+SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 // False: that would take too long.
 bool sync_model_place(SyncModel *model);

@@ -27,6 +27,7 @@
 //            commit (no copy)       As[1] age 0
 //            gemm on slot 0         As[1] age 1
 //     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
+#include "passes/lower/lower.h"
 #include "passes/sync/sync.h"
 #include <string.h>
 
@@ -67,6 +68,7 @@ enum { DEEPEST = 64 };
 
 struct SyncModel {
     Arena *arena;
+    const Target *target;
     Block *body;   // of the kernel or role
     SyncPlan *plan;
     AffineEnv *env;
@@ -515,24 +517,12 @@ static bool fills_slots_of(const Block *block, const Var *iter) {
     return true;
 }
 
-// Nothing but copies that start, what they wait for, and a gemm.
-static bool is_gemm_loop(const Stmt *loop) {
-    const Block *body = &loop->loop.body;
-    if (loop->loop.count != 1 || !is_call(vec_last(body), OP_GEMM)) return false;
-    FOR_EACH_ITEM (stmt, body) {
-        bool waits = is_call(stmt, OP_AWAIT) || is_call(stmt, OP_BARRIER) || is_call(stmt, OP_CP_ASYNC_WAIT);
-        bool copies = starts_copy(stmt) || stmt->kind == STMT_IF || is_call(stmt, OP_CP_ASYNC_COMMIT);
-        if (!waits && !copies && !is_call(stmt, OP_GEMM)) return false;
-    }
-    return true;
-}
-
 // Lowering may start the copies although the condition is false: they write zeros then (lower_gemm_loop.c).
 static bool may_fill_with_zeros(const SyncModel *m, const Stmt *guard) {
     const Stmt *loop = NULL;
     for (int i = 0; i < m->depth && i < DEEPEST; i++)
         if (m->frames[i].stmt->kind == STMT_FOR) loop = m->frames[i].stmt;
-    return loop && is_gemm_loop(loop) && guard->if_.otherwise.count == 0 &&
+    return loop && may_be_gemm_loop(m->target, loop) && guard->if_.otherwise.count == 0 &&
            fills_slots_of(&guard->if_.then, loop->loop.iters[0].var);
 }
 
@@ -723,9 +713,9 @@ static void number_accesses(SyncModel *m, Block *block) {
     }
 }
 
-SyncModel *sync_model_new(Arena *arena, Block *body, const Map *awaited, SyncPlan *plan) {
+SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan) {
     SyncModel *m = NEW(arena, SyncModel);
-    *m = (SyncModel){.arena = arena, .body = body, .plan = plan, .awaited = awaited};
+    *m = (SyncModel){.arena = arena, .target = target, .body = body, .plan = plan, .awaited = awaited};
     m->env = affine_env(arena);
     m->accesses = map_new(arena), m->written = map_new(arena), m->reused = map_new(arena), m->peered = map_new(arena);
     m->scenarios = scenarios_new(arena, body);

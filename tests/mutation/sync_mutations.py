@@ -28,7 +28,7 @@ KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\]
 PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
 SEPARATE = "@separate"   # no attribute: kernels that such a program launches
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
-TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
+TEST = re.compile(r"^test\b[^{;]*(\{[^\n]+\}[^;\n]*|\{\n.*?^\}[^;]*)?;\n?", re.M | re.S)   # its filling: in one line, or in several
 
 
 @dataclasses.dataclass
