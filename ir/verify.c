@@ -28,7 +28,7 @@
 //      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
 //  Loops
 //  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the
-//      iterators, or an assignment to an outer variable.
+//      iterators, an assignment to an outer variable, or two accesses that an example shows to meet (verify_conflicts.c).
 //  13. Inside `parallel` an index of a fragment is a parallel variable, a let, or a constant.
 //  14. An index of a local array in a kernel is constant once `unroll` loops are expanded.
 //  Decisions
@@ -255,112 +255,6 @@ static void check_conflict(Verifier *v, const Context *c, const Stmt *stmt) {
                "an iterator names neither the element nor a condition around the store");
 }
 
-// ---- an element that one iteration stores and another one reads ----
-//
-// Proven by an example: two many of the first, second and last values of the iterators, where the store of one has the
-// indices of the load of the other. Only indices that are sums of iterators and of what is the same for all iterations.
-
-enum { MOST_WITNESS_ITERS = 3, WITNESS_VALUES = 3 };
-
-typedef struct Witness {
-    const Verifier *v;
-    const Stmt *store;
-    uint64_t parallel;   // bits of the iterators
-    int count;
-    const Var *iters[MOST_WITNESS_ITERS];
-    int64_t values[MOST_WITNESS_ITERS][WITNESS_VALUES];
-    const Expr *found;
-} Witness;
-
-static int iterator_number(const Witness *w, const Expr *atom) {
-    for (int i = 0; i < w->count; i++)
-        if (atom->kind == EXPR_VAR && atom->var == w->iters[i]) return i;
-    return -1;
-}
-
-// All atoms are iterators that are known, or the same in all iterations.
-static bool add_iterators(Witness *w, const LinearSum *sum) {
-    for (int i = 0; i < sum->count; i++) {
-        const Expr *atom = sum->terms[i].atom;
-        Depends depends = expr_depends(w->v, atom);
-        if (depends.unknown) return false;
-        if (!(depends.iterators & w->parallel) || iterator_number(w, atom) >= 0) continue;
-        const Depends *known = atom->kind == EXPR_VAR ? map_get(w->v->depends, atom->var) : NULL;
-        if (!known || !known->ranged || known->step < 1 || w->count == MOST_WITNESS_ITERS) return false;
-        int64_t second = known->low < known->high ? known->low + known->step : known->low;
-        int64_t values[] = {known->low, second, known->high};
-        memcpy(w->values[w->count], values, sizeof values);
-        w->iters[w->count++] = atom->var;
-    }
-    return !sum->full;
-}
-
-static int64_t digit(int64_t iteration, int iterator) {
-    for (int i = 0; i < iterator; i++) iteration /= WITNESS_VALUES;
-    return iteration % WITNESS_VALUES;
-}
-
-static bool same_index(const Witness *w, const LinearSum *stored, int64_t p, const LinearSum *read, int64_t q) {
-    LinearSum distance = *stored;
-    linear_add_linear(&distance, read, -1);
-    if (distance.full) return false;
-    Int128 at = distance.constant;
-    for (int i = 0; i < distance.count; i++)
-        if (iterator_number(w, distance.terms[i].atom) < 0) return false;
-    for (int i = 0; i < w->count; i++) {
-        Expr name = {.kind = EXPR_VAR, .type = w->iters[i]->type, .var = (Var *)w->iters[i]};
-        at += (Int128)linear_factor(stored, &name) * w->values[i][digit(p, i)];
-        at -= (Int128)linear_factor(read, &name) * w->values[i][digit(q, i)];
-    }
-    return at == 0;
-}
-
-static bool is_one_iteration(const Witness *w, int64_t p, int64_t q) {
-    for (int i = 0; i < w->count; i++)
-        if (w->values[i][digit(p, i)] != w->values[i][digit(q, i)]) return false;
-    return true;
-}
-
-static bool reads_of_another(Witness *w, const Expr *load) {
-    const Stmt *store = w->store;
-    LinearSum *stored = NEW_ARRAY(w->v->arena, LinearSum, store->store.count),
-              *read = NEW_ARRAY(w->v->arena, LinearSum, store->store.count);
-    w->count = 0;
-    for (int d = 0; d < store->store.count; d++) {
-        stored[d] = linear_of(w->v->arena, store->store.indices[d]);
-        read[d] = linear_of(w->v->arena, load->load.indices[d]);
-        if (!add_iterators(w, &stored[d]) || !add_iterators(w, &read[d])) return false;
-    }
-    int64_t many = 1;
-    for (int i = 0; i < w->count; i++) many *= WITNESS_VALUES;
-    for (int64_t p = 0; p < many; p++)
-        for (int64_t q = 0; q < many; q++) {
-            bool same = !is_one_iteration(w, p, q);
-            for (int d = 0; same && d < store->store.count; d++) same = same_index(w, &stored[d], p, &read[d], q);
-            if (same) return true;
-        }
-    return false;
-}
-
-// Visits what is always evaluated.
-static bool visit_unconditional(Visitor *visitor, Expr *e) {
-    Witness *w = visitor->user;
-    bool lazy = e->kind == EXPR_SELECT || is_binary(e, BIN_LOGICAL_AND) || is_binary(e, BIN_LOGICAL_OR);
-    if (e->kind == EXPR_LOAD && e->load.buf == w->store->store.buf && e->load.count == w->store->store.count &&
-        !w->found && reads_of_another(w, e))
-        w->found = e;
-    return !lazy;
-}
-
-static void check_reads(Verifier *v, const Context *c, const Stmt *stmt) {
-    Witness w = {.v = v, .store = stmt, .parallel = c->parallel_iterators};
-    if (v->broken || c->conditional || c->dead || c->undecided || c->guards || !c->grid) return;
-    Visitor visitor = {.expr = visit_unconditional, .user = &w};
-    visit_expr(&visitor, stmt->store.value);
-    if (w.found)
-        REPORT(v, stmt->loc, T_IR_CONFLICT, stmt->store.buf->name, "one stores an element that another one reads");
-}
-
 static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
     const Buf *buf = stmt->store.buf;
     check_indices(v, c, buf, stmt->store.count, stmt->store.indices, stmt->loc);
@@ -372,7 +266,6 @@ static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
         REPORT(v, stmt->loc, T_NOT_CONVERTIBLE, type_text(value), type_text(buf->type));
     if (buf->is_param && buf->mode == MODE_IN && !v->fills) REPORT(v, stmt->loc, T_READ_ONLY, buf->name);
     if (c->parallel) check_conflict(v, c, stmt);
-    if (c->parallel) check_reads(v, c, stmt);
 }
 
 static void set_range(Depends *depends, const Iter *iter) {
@@ -655,6 +548,7 @@ static void check_func(Verifier *v, const Func *func) {
     check_block(v, c, &func->body);
     if (func->kind == FUNC_KERNEL && v->grids == 0) REPORT(v, func->loc, T_NO_GRID, func->name);
     if (func->kind == FUNC_KERNEL) check_allocation(v, func);
+    if (func->kind == FUNC_KERNEL && func->stage == STAGE_TILE && !v->broken) check_conflicts(v, func);
 }
 
 static bool verify_one(const Module *module, const Func *func, bool fills) {
