@@ -120,7 +120,8 @@ int64_t sync_model_steps(const SyncModel *model);
 
 typedef struct Scenarios Scenarios;
 
-Scenarios *scenarios_new(Arena *arena, Block *body);
+// `quiet`: loops that are not played.
+Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet);
 int64_t scenarios_period(const Scenarios *scenarios,
                          const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
 // What more iterations of a loop are a multiple of: of all numbers of slots, where it counts them.

@@ -76,6 +76,7 @@ struct SyncModel {
     Map *written;    // buffers that the kernel writes
     Map *reused;     // of these what it accesses at another place too
     Map *peered;     // buffers that other blocks of the cluster read
+    Map *quiet;      // loops that touch nothing of this: they are not played
     Scenarios *scenarios;
     int access_count;
     signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
@@ -505,6 +506,10 @@ static void forget_assigned(SyncModel *m, const Block *block) {
         if (stmt->kind == STMT_ASSIGN) affine_forget(m->env, stmt->let.var);
 }
 
+static void forget_bodies(SyncModel *m, const Stmt *stmt) {
+    FOR_EACH_BODY (body, stmt) forget_assigned(m, body);
+}
+
 // ---- control ----
 
 static bool fills_slots_of(const Block *block, const Var *iter) {
@@ -538,8 +543,7 @@ static void play_if(SyncModel *m, State *s, Stmt *stmt) {
     play_block(m, other, &stmt->if_.otherwise);
     state_union(m, s, other);
     state_free(m, other);
-    forget_assigned(m, &stmt->if_.then);
-    forget_assigned(m, &stmt->if_.otherwise);
+    forget_bodies(m, stmt);
 }
 
 static void play_iters(SyncModel *m, State *s, Stmt *stmt, int count, const Iter *iters, Block *body);
@@ -621,11 +625,23 @@ static void play_loop(SyncModel *m, State *s, Stmt *stmt) {
     left->dead = true;
     if (stmt->kind == STMT_WHILE) play_while(m, s, stmt);
     else play_iters(m, s, stmt, stmt->loop.count, stmt->loop.iters, &stmt->loop.body);
-    FOR_EACH_BODY (body, stmt)
-        if (!left->dead) forget_assigned(m, body);   // it may have been left before they got these values
+    if (!left->dead) forget_bodies(m, stmt);   // it may have been left before they got these values
     state_union(m, s, left);
     state_free(m, left);
     m->breaks = outer;
+}
+
+static bool is_sync(const Stmt *stmt) {
+    if (stmt->kind != STMT_CALL) return false;
+    switch (stmt->call.op) {
+    case OP_BARRIER:
+    case OP_CP_ASYNC_COMMIT:
+    case OP_CP_ASYNC_WAIT:
+    case OP_FENCE_ASYNC:
+    case OP_BULK_WAIT:
+    case OP_CLUSTER_BARRIER: return true;
+    default: return false;
+    }
 }
 
 static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
@@ -663,7 +679,8 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     case STMT_ASSIGN: play_let(m, stmt); break;
     case STMT_FOR:
     case STMT_WHILE:
-        if (!is_leaf(stmt)) play_loop(m, s, stmt);
+        if (map_has(m->quiet, stmt)) forget_bodies(m, stmt);
+        else if (!is_leaf(stmt)) play_loop(m, s, stmt);
         break;
     case STMT_IF: play_if(m, s, stmt); break;
     case STMT_BLOCK: play_block(m, s, &stmt->block); break;
@@ -700,17 +717,22 @@ static void find_written(SyncModel *m) {
             if (a != b && a->buf == b->buf && map_has(m->written, a->buf)) map_put(m->reused, a->buf, a->buf);
 }
 
-// Every access is found and numbered before the first scenario.
-static void number_accesses(SyncModel *m, Block *block) {
+// Every access is found and numbered before the first scenario. False: the block is quiet.
+static bool number_accesses(SyncModel *m, Block *block) {
+    bool any = false;
     FOR_EACH_ITEM (stmt, block) {
         MemAccessVec *accesses = accesses_of(m, stmt);
         for (int a = 0; a < accesses->count; a++) {
             accesses->items[a]->id = m->access_count++;
             m->by_tma |= accesses->items[a]->tma;
         }
+        bool plays = accesses->count > 0 || is_sync(stmt) || stmt->kind == STMT_BREAK || map_has(m->plan->commits, stmt);
         FOR_EACH_BODY (body, stmt)
-            if (!is_leaf(stmt)) number_accesses(m, body);
+            if (!is_leaf(stmt)) plays |= number_accesses(m, body);
+        if (!plays && (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE)) map_put(m->quiet, stmt, stmt);
+        any |= plays;
     }
+    return any;
 }
 
 SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan) {
@@ -718,9 +740,10 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
     *m = (SyncModel){.arena = arena, .target = target, .body = body, .plan = plan, .awaited = awaited};
     m->env = affine_env(arena);
     m->accesses = map_new(arena), m->written = map_new(arena), m->reused = map_new(arena), m->peered = map_new(arena);
-    m->scenarios = scenarios_new(arena, body);
+    m->quiet = map_new(arena);
     find_written(m);
     number_accesses(m, body);
+    m->scenarios = scenarios_new(arena, body, m->quiet);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     m->buckets = NEW_ARRAY(arena, Place *, PLACE_BUCKETS);
     return m;

@@ -26,6 +26,7 @@ struct Scenarios {
     int64_t period;   // S
     int64_t common;   // a multiple of all numbers of slots, also where S is not
     Map *counting;    // loops that count slots
+    const Map *quiet;
 };
 
 int64_t scenarios_period(const Scenarios *m, const Stmt *loop) {
@@ -96,6 +97,11 @@ static int64_t common_multiple(int64_t a, int64_t b) {
     return a / gcd64(a, b) * b;
 }
 
+static bool is_played(Visitor *visitor, Stmt *stmt) {
+    const Scenarios *m = visitor->user;
+    return !map_has(m->quiet, stmt);
+}
+
 static bool period_expr(Visitor *visitor, Expr *expr) {
     Scenarios *m = visitor->user;
     int64_t slots;
@@ -123,6 +129,7 @@ static bool counts_slots(const Scenarios *m, const Block *block, const Var *iter
     Counting counting = {m, inner ? iter : NULL};
     FOR_EACH_ITEM (stmt, block) {
         bool loop = stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL;
+        if (map_has(m->quiet, stmt)) continue;
         if (stmt->kind == STMT_ASSIGN && type_is_int(stmt->let.var->type)) return true;
         if (!loop && stmt_any_own_expr(stmt, counts, &counting)) return true;
         FOR_EACH_BODY (body, stmt)
@@ -133,7 +140,7 @@ static bool counts_slots(const Scenarios *m, const Block *block, const Var *iter
 
 static void find_quantities(Scenarios *m, Block *block, bool inside) {
     FOR_EACH_ITEM (stmt, block) {
-        if (is_leaf(stmt)) continue;
+        if (is_leaf(stmt) || map_has(m->quiet, stmt)) continue;
         bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
         const Iter *iter = stmt->kind == STMT_FOR ? &stmt->loop.iters[stmt->loop.count - 1] : NULL;
         if (iter && counts_slots(m, &stmt->loop.body, iter->var, false)) map_put(m->counting, stmt, stmt);
@@ -151,7 +158,7 @@ static void find_period(Scenarios *m, Block *body) {
         for (int i = 0; is_loop(stmt, LOOP_PARALLEL) && i < stmt->loop.count; i++)
             map_put(m->elements, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
     m->period = m->common = 1;
-    visit_block(&(Visitor){.expr = period_expr, .user = m}, body);
+    visit_block(&(Visitor){.expr = period_expr, .stmt = is_played, .user = m}, body);
 }
 
 enum { MOST_SCENARIOS = 300 };
@@ -173,9 +180,10 @@ static void limit_scenarios(Scenarios *m) {
     }
 }
 
-Scenarios *scenarios_new(Arena *arena, Block *body) {
+Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet) {
     Scenarios *m = NEW(arena, Scenarios);
     *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena), .elements = map_new(arena)};
+    m->quiet = quiet;
     find_period(m, body);
     find_quantities(m, body, false);
     for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
