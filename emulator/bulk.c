@@ -304,6 +304,32 @@ static void start_line(Agent *agent, const Call *call, int lane) {
         start_in(agent, agent->cta, call, line);
 }
 
+// Whether the box has a row that ends at the end of its tensor's row, within a unit.
+static bool ends_within_unit(const BulkCopy *box) {
+    const Mem *mem = box->tensor;
+    int64_t extent = mem->shape[box->map->rank - 1], skip, offset;
+    if (extent * mem->bytes % tma_facts.unit_bytes == 0 || box->at[0] + box->map->box[0] <= extent) return false;
+    for (int64_t row = 0; row < box->map->rows; row++)
+        if (row_inside(box, row, &skip, &offset)) return true;
+    return false;
+}
+
+// Whether a store stays in its tensor: none has a corner below 0 (CUDA's guide; a load may), and TMA writes whole units,
+// also where a row ends within one (measured on an H200).
+static bool store_fits(Agent *agent, const BulkCopy *box, const char *op) {
+    Machine *machine = agent->cta->machine;
+    const Mem *mem = box->tensor;
+    for (int d = 0; d < box->map->rank; d++) {
+        if (box->at[d] >= 0) continue;
+        emu_report(machine, agent->pc, T_EMU_BELOW, op, (long long)box->at[d]);
+        return false;
+    }
+    if (!ends_within_unit(box)) return true;
+    emu_report(machine, agent->pc, T_EMU_PART_OF_UNIT, op, mem->buf->name,
+               (long long)mem->shape[box->map->rank - 1] * mem->bytes);
+    return false;
+}
+
 static void start_lane(Agent *agent, const Call *call, int lane) {
     Cta *cta = agent->cta;
     bool adds = call->op == OP_TMA_ADD, store = adds || call->op == OP_TMA_STORE, all = call->op == OP_TMA_MULTICAST;
@@ -313,12 +339,7 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
     BulkCopy box = {.store = store, .adds = adds, .map = map->map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
     for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
-    for (int d = 0; store && d < box.map->rank;
-         d++) {   // CUDA's guide: a store's corner must not be below 0, a load's may be
-        if (box.at[d] >= 0) continue;
-        emu_report(cta->machine, agent->pc, T_EMU_BELOW, op_info(call->op)->text, (long long)box.at[d]);
-        return;
-    }
+    if (store && !store_fits(agent, &box, op_info(call->op)->text)) return;
     if (!box_place(agent, tile->place, lane, &box)) return;
     if (!all) {
         start_in(agent, cta, call, box);

@@ -162,19 +162,23 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     return stores;
 }
 
+static void want_units(Selector *s, const Facts *facts, const Buf *tensor, Expr *extent) {
+    int64_t elements = (int64_t)tma_facts.unit_bytes * 8 / type_bits(tensor->type);
+    if (multiple_of(facts, extent) % elements != 0) want_multiple(s, extent, elements);
+}
+
 // Requirements of a tensor map: an aligned base, rows that start on a unit, and for `boxes` no empty dim. (CUDA driver
-// API, cuTensorMapEncodeTiled.)
-static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes) {
-    int64_t unit = tma_facts.unit_bytes, elements = unit * 8 / type_bits(tensor->type);
-    want_aligned(s, facts, tensor, unit);
+// API, cuTensorMapEncodeTiled.) TMA writes whole units, so rows that it writes end on one too.
+static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes, bool writes) {
+    want_aligned(s, facts, tensor, tma_facts.unit_bytes);
     for (int d = 0; boxes && d < tensor->rank; d++) {
         Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
         if (!prove(facts, some)) want(s, some);
     }
-    for (int d = 0; d < tensor->rank - 1; d++) {
-        Expr *period = tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1];
-        if (multiple_of(facts, period) % elements != 0) want_multiple(s, period, elements);
-    }
+    for (int d = 0; d < tensor->rank - 1; d++)
+        want_units(s, facts, tensor,
+                   tensor->strides ? global_stride(s->arena, tensor, d) : tensor->shape[tensor->rank - 1]);
+    if (boxes && writes) want_units(s, facts, tensor, tensor->shape[tensor->rank - 1]);
 }
 
 // ---- TMA without warp specialization ----
@@ -228,11 +232,11 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     TmaReduce tile;
-    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true);
+    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
     bool line = block_bulk(s, stmt, facts, false);
     bool box =
         s->specialized ? is_global_to_shared_copy(stmt) || stores_by_tma(s, stmt) : tma_simple(s, stmt, facts, false);
-    if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line);
+    if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line, !is_global_to_shared_copy(stmt));
 }
 
 static void want_small_dims(Selector *s) {
