@@ -175,7 +175,9 @@ bool pass_annotate_kernel(PassContext *context, Func *kernel) {
     bool has_mma = func_calls(kernel, OP_MMA) || func_calls(kernel, OP_WGMMA);
     bool changed = set_fact(arena, &kernel->attrs, ATTR_HAS_MMA, has_mma);
     changed |= set_fact(arena, &kernel->attrs, ATTR_WAITS_FOR_LAUNCH, func_calls(kernel, OP_DEPENDENCY_WAIT));
-    changed |= annotate_registers(arena, kernel) | annotate_loops(arena, kernel);
-    changed |= annotate_coalescing(arena, kernel) | annotate_await(arena, kernel);
+    changed |= annotate_registers(arena, kernel);
+    changed |= annotate_loops(arena, kernel);
+    changed |= annotate_coalescing(arena, kernel);
+    changed |= annotate_await(arena, kernel);
     return annotate_cluster(arena, kernel) | changed;
 }
