@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Runs one of libFuzzer's fuzzers for a number of inputs, and says whether the last fifth of them found a new edge.
+"""Runs one of libFuzzer's fuzzers for a number of inputs, and says how many edges the last fifth of them found.
 
     cmake --preset fuzz && cmake --build --preset fuzz --target fuzzers tilec
     tests/fuzz/fuzz.py build/fuzz layout --runs 1000000
 
-The corpus is kept in build/fuzz/corpus/NAME, so a second call continues. A finding is written to build/fuzz/findings/NAME:
+The first corpus is what tests/fuzz/corpus keeps and the tree's own programs. It grows in build/fuzz/corpus/NAME, and the number
+of its edges in NAME.tsv, so a second call continues. A finding is written to build/fuzz/findings/NAME:
 mend it, then keep the input (made small with `fuzz_NAME -minimize_crash=1 FILE`) in tests/fuzz/inputs/fuzz_NAME.
 """
 import argparse
@@ -15,12 +16,14 @@ import re
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-LONGEST = {"source": 6000, "compile": 6000, "emulate": 6000, "layout": 400, "artefact": 8000, "record": 2000, "npy": 400,
-           "api": 300, "message": 600}
+LONGEST = {"source": 1500, "compile": 1500, "emulate": 3000, "layout": 400, "artefact": 5000, "record": 2000, "npy": 400,
+           "api": 300, "message": 1200}
 PROGRAMS = ["examples/*.tile", "tests/programs/*.tile", "tests/lit/**/*.tile"]
+DECLARATIONS = re.compile(rb"^(?=[a-z])", re.M)   # each begins a line
 
 
 def files(*patterns):
@@ -42,9 +45,16 @@ def stages(tilec):
                     yield dump.read_bytes()
 
 
-def texts(tilec):
+def programs(tilec):
     yield from files(*PROGRAMS)
     yield from stages(tilec)
+
+
+def texts(tilec):
+    """Short programs, and the declarations of all, each alone: the shorter the inputs, the more can be tried."""
+    for text in programs(tilec):
+        yield text
+        yield from DECLARATIONS.split(text)
 
 
 def compile_seeds(tilec):
@@ -68,7 +78,7 @@ def artefact_seeds(tilec):
     source = (ROOT / "tests/fake_cuda/artefact.h").read_text()
     plan = source[source.index("static const char plan_text"):source.index("static inline")]
     yield re.sub(r'\\"', '"', "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', plan))).encode()
-    for path in sorted(ROOT.glob("tests/programs/*.tile")) + sorted(ROOT.glob("examples/*.tile")):
+    for path in sorted(ROOT.glob("tests/programs/*.tile")):
         for target in ["sm_80", "sm_90a"]:
             built = subprocess.run([tilec, "build", f"--target={target}", "--emit=manifest", "-o", "-", path],
                                    capture_output=True, check=False)
@@ -98,34 +108,103 @@ def random_seeds(tilec):
         yield bytes((number * 37 + i * i * 11 + i) % 256 for i in range(40))
 
 
-SEEDS = {"source": texts, "compile": compile_seeds, "emulate": texts, "layout": layout_seeds, "artefact": artefact_seeds,
-         "record": record_seeds, "npy": npy_seeds, "api": random_seeds, "message": random_seeds}
+def field(value):
+    return struct.pack("<q", -1) if value is None else struct.pack("<q", len(value)) + value + b"\0"
+
+
+def numbers(*values):
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def message_seeds(tilec):
+    """As runtime/worker/message.c writes them."""
+    for texts_given in range(2, 9):
+        texts_of = [b"x.tile", b"/", b"sm_80", b"k", b"ptxas", b"tune", b"r", b"i"][:texts_given] + [None] * (8 - texts_given)
+        for defines in [[], [b"N", b"4"], [b"N", b"", b"BM", b"64"]]:
+            yield (b"\1" + field(b"kernel") + field(b"\1" * 128) + b"".join(map(field, texts_of)) + numbers(2, 1, 0, 1 << 30) +
+                   numbers(len(defines) // 2) + b"".join(map(field, defines)))
+    for cubin in [None, b"\x7fELF"]:
+        for places in range(3):
+            diagnostics = numbers(201, 2, 1, 2, 1, 9) + field(b"x.tile") + field(b"unknown") + field(b"")
+            yield (b"\0" + numbers(places) + field(b".ptx") + field(b"{}") + field(cubin) + field(b"text") + field(b"[]") +
+                   numbers(places) + diagnostics * places)
+
+
+SEEDS = {"source": texts, "compile": compile_seeds, "emulate": programs, "layout": layout_seeds, "artefact": artefact_seeds,
+         "record": record_seeds, "npy": npy_seeds, "api": random_seeds, "message": message_seeds}
+
+
+def compiler(build):
+    """For what needs no sanitizers, which are slow: seeds, and the process behind the API (`compile` runs its code)."""
+    release = build.parent / "release" / "tilec"
+    return release if release.exists() else build / "tilec"
+
+
+def kept(name):
+    """Inputs of earlier runs, few for what they reach."""
+    return ROOT / "tests" / "fuzz" / "corpus" / f"{name}.tar.xz"
 
 
 def make_corpus(build, name):
     corpus = build / "corpus" / name
     if corpus.exists():
         return corpus
-    seeds = {seed for seed in SEEDS[name](build / "tilec") if len(seed) <= LONGEST[name]}
     corpus.mkdir(parents=True)
+    seeds = {seed for seed in SEEDS[name](compiler(build)) if len(seed) <= LONGEST[name]}
     for number, seed in enumerate(sorted(seeds)):
         (corpus / f"seed{number:05d}").write_bytes(seed)
+    if kept(name).exists():
+        with tarfile.open(kept(name)) as archive:
+            archive.extractall(corpus)
     return corpus
+
+
+def keep(build, name, corpus):
+    kept(name).parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as few, tarfile.open(kept(name), "w:xz") as archive:
+        subprocess.run([build / "tests" / f"fuzz_{name}", "-merge=1", f"-max_len={LONGEST[name]}", few, corpus],
+                       env=environment(build), stderr=subprocess.DEVNULL, check=True)
+        for path in sorted(pathlib.Path(few).iterdir()):
+            member = tarfile.TarInfo(path.name)   # of no owner and no time
+            member.size = path.stat().st_size
+            archive.addfile(member, path.open("rb"))
 
 
 def command(build, options, corpus):
     findings = build / "findings" / options.name
     findings.mkdir(parents=True, exist_ok=True)
-    return [build / "tests" / f"fuzz_{options.name}", f"-runs={options.runs}", f"-max_len={LONGEST[options.name]}",
-            f"-seed={options.seed}", "-timeout=25", "-rss_limit_mb=4096", "-print_final_stats=1", "-len_control=0",
+    runs = options.runs + len(list(corpus.iterdir())) + 1   # libFuzzer counts the corpus and an empty input
+    return [build / "tests" / f"fuzz_{options.name}", f"-runs={runs}", f"-max_len={LONGEST[options.name]}",
+            f"-seed={options.seed}", f"-timeout={options.hang}", "-rss_limit_mb=4096", "-print_final_stats=1",
+            "-len_control=0", "-entropic=0",   # entropic: a third of the time
             f"-max_total_time={int(options.minutes * 60)}", f"-artifact_prefix={findings}/", corpus]
 
 
-def report(name, growth, runs):
-    """growth: (inputs so far, edges so far), as they grew."""
+def environment(build):
+    return dict(os.environ, LD_LIBRARY_PATH=str(build / "tests" / "fake_cuda"), FAKE_CUDA_LOG="/dev/null",
+                TILEC_COMPILER=str(compiler(build)), ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=1")
+
+
+def run(words, environ, growth):
+    """Appends (inputs so far, edges so far) as they grow. Inputs of the corpus do not count. Returns the end of its text."""
+    start, offset, last = growth[-1][0] if growth else 0, None, []
+    with subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ,
+                          errors="replace") as process:
+        for line in process.stderr:
+            last = (last + [line])[-60:]
+            at = re.match(r"#(\d+)\s+(\w+)\s.*cov: (\d+)", line)
+            if at and at[2] == "INITED":
+                offset = start - int(at[1])
+            if at and offset is not None:
+                growth.append((int(at[1]) + offset, int(at[3])))
+    return process.returncode, "".join(last)
+
+
+def report(name, growth):
+    runs = growth[-1][0]
     before = max((edges for at, edges in growth if at <= runs * 0.8), default=0)
-    edges = max((edges for _, edges in growth), default=0)
-    print(f"{name}: {runs} inputs, {edges} edges, {edges - before} of them found in the last fifth")
+    edges = max(edges for _, edges in growth)
+    print(f"{name}: {runs} inputs, {before} edges after 80 % of them, {edges} at the end: {edges - before} in the last fifth")
 
 
 def main():
@@ -135,25 +214,23 @@ def main():
     parser.add_argument("--runs", type=int, default=10000)
     parser.add_argument("--minutes", type=float, default=0, help="at most; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--hang", type=int, default=25, help="seconds of one input that are a finding")
+    parser.add_argument("--keep", action="store_true", help="write few inputs that reach what the corpus does to the tree")
     options = parser.parse_args()
     build = options.build.resolve()
     corpus = make_corpus(build, options.name)
-    environment = dict(os.environ, LD_LIBRARY_PATH=str(build / "tests" / "fake_cuda"), FAKE_CUDA_LOG="/dev/null",
-                       TILEC_COMPILER=str(build / "tilec"),                       ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=1")
-    growth, runs, last = [], 0, []
-    with subprocess.Popen([str(word) for word in command(build, options, corpus)], stderr=subprocess.PIPE,
-                          stdout=subprocess.DEVNULL, env=environment, errors="replace") as process:
-        for line in process.stderr:
-            last = (last + [line])[-60:]
-            at = re.match(r"#(\d+)\s.*cov: (\d+)", line)
-            if at:
-                runs = int(at[1])
-                growth.append((runs, int(at[2])))
-    if process.returncode != 0:
-        sys.stdout.write("".join(last))
-        print(f"{options.name}: a finding after {runs} inputs")
+    if options.keep:
+        keep(build, options.name, corpus)
+        return 0
+    so_far = corpus.with_suffix(".tsv")
+    growth = [tuple(map(int, line.split())) for line in so_far.read_text().splitlines()] if so_far.exists() else []
+    status, text = run(command(build, options, corpus), environment(build), growth)
+    so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
+    if status != 0:
+        sys.stdout.write(text)
+        print(f"{options.name}: a finding after {growth[-1][0] if growth else 0} inputs")
         return 1
-    report(options.name, growth, runs)
+    report(options.name, growth)
     return 0
 
 

@@ -1,12 +1,16 @@
-// Calls of the public API: each byte is a call on a handful of objects, any of which may be NULL.
+// Calls of the public API: each byte is a call on a handful of objects, any of which may be NULL. Most inputs share a
+// context, and with it the process that compiles, whose start would take most of the time.
 #include "tests/fake_cuda/artefact.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/launches.h"
 #include <stdlib.h>
 
 static const char *const sources[] = {
-    "kernel scale(x: f32[N], out y: f32[N]) { grid (ceildiv(N, 128)) { for i in parallel(128) { y[program_id * 128 + i] = 1.0 } } }",
-    "kernel k(x: in f32[N]) {}",
+    "kernel copy(x: f32[N], y: out f32[N]) { grid (b in ceildiv(N, 128)) threads 128 {"
+    " parallel (i in 128) { y[b * 128 + i] = x[b * 128 + i]; } } }",
+    "kernel fill(y: out f32[N]) { tune BM in {64, 128}; grid (b in ceildiv(N, BM)) threads 64 {"
+    " parallel (i in BM) { y[b * BM + i] = 1.0; } } }\n"
+    "program twice(y: out f32[N]) { fill(y); fill(y); }",
     "",
     "test t { }",
     "kernel",
@@ -59,6 +63,7 @@ static void compile(Objects *o, Bytes *bytes) {
     options.no_assemble = true;
     options.only = names[next(bytes) % 4];
     options.record = next(bytes) % 8 ? NULL : "/nonexistent";
+    options.time_limit = next(bytes) % 64 ? 0 : 1;
     if (next(bytes) % 4 == 0) options.size = next(bytes) % (sizeof options / 8) * 8;   // an older header's
     expect(tilec_compile(o->context, next(bytes) % 8 ? "input.tile" : NULL, next(bytes) % 8 ? source : NULL,
                          strlen(source), &options, next(bytes) % 8 ? &o->artefact : NULL, fresh(o, bytes)));
@@ -103,16 +108,25 @@ static void query(Objects *o, Bytes *bytes) {
     query_all(o->artefact);
 }
 
+static TilecContext *new_context(void) {
+    TilecContext *context;
+    expect(tilec_context_create(NULL, &context));
+    return context;
+}
+
 void fuzz(Arena *arena, Failure *failure, const uint8_t *data, size_t size) {
     (void)arena, (void)failure;
-    Objects o = {0};
     Bytes bytes = {data, data + size};
-    if (next(&bytes) % 16) expect(tilec_context_create(NULL, &o.context));
+    static TilecContext *shared;
+    unsigned choice = next(&bytes) % 64;   // 0: none
+    TilecContext *own = choice == 1 ? new_context() : NULL;
+    if (!shared) shared = new_context();
+    Objects o = {.context = choice > 1 ? shared : own};
     while (bytes.at < bytes.end) {
         static void (*const calls[])(Objects *, Bytes *) = {compile, open, load, launch, query, open, load, launch};
         calls[next(&bytes) % 8](&o, &bytes);
     }
     drop(&o);
     tilec_diagnostics_destroy(o.diagnostics);
-    tilec_context_destroy(o.context);
+    tilec_context_destroy(own);
 }
