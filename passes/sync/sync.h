@@ -35,6 +35,8 @@ typedef struct MemAccess {
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write;
+    bool every;           // a plain write by every iteration: where two had one element, they would race by themselves
+    bool first_replica;   // of threads that would do the same the first does it
     bool flag;            // an atomic, or an access with a memory order: what blocks tell each other
     OpId update;          // commutative atomic whose result is unused; OP_COUNT: none
     bool async;           // lands later, at a wait for its cp.async group

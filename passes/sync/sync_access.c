@@ -74,12 +74,17 @@ static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAcc
     const Layout *map = stmt_layout(arena, stmt);
     const Map *locals = locals_of(arena, &loop->body);
     TileAccessVec accesses = {0};
+    bool first_replica =
+        !starts_copy(stmt) && !via_is(stmt, VIA_LDMATRIX);   // lowering guards all of it (lower_loop.c)
     tile_accesses(arena, loop, &accesses);
+    VEC_EACH (const TileAccess, tile, &accesses) first_replica &= !tile->is_store || tile->buf->scope != SCOPE_FRAGMENT;
     VEC_EACH (const TileAccess, tile, &accesses) {
         if (!is_memory(tile->buf)) continue;
         MemAccess *access = add(arena, out, stmt, tile->buf, map ? WHO_MAPPED : WHO_ALL, tile->is_store);
         access->update = update_of(tile->update);
         access->flag = tile->is_atomic && !tile->is_peer;
+        access->every = tile->is_store && !tile->is_atomic && !tile->condition && !tile->conditional;
+        access->first_replica = first_replica || tile->is_store;
         access->async = starts_copy(stmt);
         access->elsewhere = tile->elsewhere;
         access->map = map;
@@ -133,14 +138,11 @@ static bool collect_stmt(Visitor *visitor, Stmt *stmt) {
     return true;
 }
 
-static bool is_word(const Arg *arg, const char *word) {
-    return arg->name && !arg->is_string && !strcmp(arg->name, word);
-}
-
 bool orders_memory(const Stmt *stmt) {
     if (stmt->kind != STMT_CALL) return false;
     bool orders = stmt->call.op == OP_FENCE;
-    for (int i = 0; i < stmt->call.count; i++) orders |= is_word(&stmt->call.args[i], "release");
+    for (const Arg *arg = stmt->call.args; arg < stmt->call.args + stmt->call.count; arg++)
+        orders |= arg->name && !arg->is_string && !strcmp(arg->name, "release");
     return orders;
 }
 
@@ -338,9 +340,7 @@ bool same_threads(Arena *arena, const MemAccess *a, const MemAccess *b) {
     if (a->who != WHO_MAPPED || b->who != WHO_MAPPED || a->buf != b->buf) return false;
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d].length < 0 || b->dims[d].length < 0) return false;
-    bool plain = (a->write && !a->flag) || (b->write && !b->flag);   // a race of its own where threads share elements
-    if (!plain && !partial_elements(arena, a)) return false;
-    bool both_write = a->write && b->write;
-    if (same_walk(a, b)) return both_write || tv_replicas(a->map) == 1;
+    if (!a->every && !b->every && !partial_elements(arena, a)) return false;
+    if (same_walk(a, b)) return (a->first_replica && b->first_replica) || tv_replicas(a->map) == 1;
     return same_owners(arena, a, b);
 }
