@@ -1,5 +1,5 @@
-# What must fail: wrong programs, and lowered programs without one of their barriers or waits. More than a thousand runs of the
-# emulator: all of them one example or one case at a time, and a sample that another seed makes another one.
+# What must fail: wrong programs, and lowered programs (examples, and random ones) without one of their barriers or waits. More
+# than a thousand runs of the emulator: all of them one example or one case at a time, and a sample that another seed makes another one.
 if(TARGET tilec)
   set(sync_driver ${CMAKE_CURRENT_LIST_DIR}/sync_mutations.py)
   set(sync ${Python3_EXECUTABLE} ${sync_driver} $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR})
@@ -7,6 +7,14 @@ if(TARGET tilec)
   add_test(NAME source_mutations_sample COMMAND ${source} -j 1 --sample 1)
   add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 1)
   tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
+
+  set(random ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_mutations.py $<TARGET_FILE:tilec>)
+  add_test(NAME random_mutations_sample COMMAND ${random} --seed 1 --count 6)
+  add_test(NAME random_mutations COMMAND ${random} --count 60)
+  set_tests_properties(random_mutations_sample random_mutations PROPERTIES TIMEOUT 1800
+    REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${CMAKE_SOURCE_DIR}/tests/random;${CMAKE_SOURCE_DIR}/tests/oracle")
+  tilec_tier("release:1" random_mutations_sample)
+  tilec_tier("release:2;seeded" random_mutations)
 
   foreach(example ${examples})
     get_filename_component(name ${example} NAME_WE)
