@@ -155,19 +155,3 @@ const Layout *layout_from_swizzled(LayoutContext *cx, Swizzled a, int element_bi
     if (!finished) layout_refuse(cx, "too many digits, or a swizzle whose period does not divide the layout");
     return finished;
 }
-
-Linear linear_from_layout(LayoutContext *cx, const Layout *a, const char *const *ins) {
-    static const char *const names[] = {"dim0", "dim1", "dim2", "dim3", "dim4", "dim5", "dim6", "dim7"};
-    LinearDim outs[LAYOUT_MAX_RANK];   // the last output is fastest
-    for (int i = 0; i < a->rank_out; i++) {
-        int out = a->rank_out - 1 - i;
-        outs[i] = (LinearDim){names[out], log2_exact(a->out_shape[out])};
-        if (outs[i].bits < 0)
-            layout_refuse(cx, "not linear: physical extent %lld is not a power of two", (long long)a->out_shape[out]);
-    }
-    if (cx->failed) return linear_empty();
-    Linear flat = linear_from_swizzled(cx, swizzled_from_layout(cx, a), ins, "offset");
-    if (cx->failed) return flat;
-    return linear_transpose_outs(cx, linear_make(cx, flat.ins, flat.in_count, outs, a->rank_out, flat.columns), names,
-                                 a->rank_out);
-}

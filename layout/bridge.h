@@ -25,6 +25,3 @@ Swizzled swizzled_from_linear(LayoutContext *cx, Linear a);
 Swizzled swizzled_from_layout(LayoutContext *cx, const Layout *a);
 // And the other way, with one physical dim. NULL when refused.
 const Layout *layout_from_swizzled(LayoutContext *cx, Swizzled a, int element_bits);
-// The layout of the passes as a linear layout: inputs `ins`, outputs dim0, dim1, ... (its outputs, the last one
-// fastest).
-Linear linear_from_layout(LayoutContext *cx, const Layout *a, const char *const *ins);

@@ -24,23 +24,6 @@ int64_t tuple_product(LayoutContext *cx, Tuple t) {
     return product;
 }
 
-bool tuple_equal(Tuple a, Tuple b) {
-    if (a.kind != b.kind) return false;
-    if (a.kind != TUPLE_LIST) return a.kind == TUPLE_ANY || a.value == b.value;
-    if (a.count != b.count) return false;
-    for (int i = 0; i < a.count; i++)
-        if (!tuple_equal(a.items[i], b.items[i])) return false;
-    return true;
-}
-
-bool tuple_congruent(Tuple a, Tuple b) {
-    if (a.kind != TUPLE_LIST || b.kind != TUPLE_LIST) return a.kind != TUPLE_LIST && b.kind != TUPLE_LIST;
-    if (a.count != b.count) return false;
-    for (int i = 0; i < a.count; i++)
-        if (!tuple_congruent(a.items[i], b.items[i])) return false;
-    return true;
-}
-
 void tuple_print_integer(StrBuf *out, int64_t value) {
     char digits[24];
     int at = sizeof digits;

@@ -30,8 +30,6 @@ static inline Tuple tuple_mode(Tuple t, int mode) {
 
 int tuple_leaves(Tuple t);                           // number of integers and `_`
 int64_t tuple_product(LayoutContext *cx, Tuple t);   // refuses `_`
-bool tuple_equal(Tuple a, Tuple b);
-bool tuple_congruent(Tuple a, Tuple b);   // same nesting
 void tuple_print(StrBuf *out, Tuple t);
 void tuple_print_integer(StrBuf *out, int64_t value);   // what printf("%lld") prints, faster
 
