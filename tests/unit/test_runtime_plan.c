@@ -392,6 +392,136 @@ static void test_host_eval(void **state) {
     assert_int_equal(diag_view(f.sink, diag_count(f.sink) - 1).code, T_HOST_VALUE);   // covers T0908
 }
 
+// Whether a launch with n = 7, m = -9, u = 4294967280, x = -2.5, b = true finds that the condition holds.
+static DiagCode assumed(Fixture *f, const char *condition) {
+    Launch launch;
+    char *text =
+        arena_printf(f->arena,
+                     "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
+                     "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
+                     "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
+                     "\"steps\": [{\"do\": \"assume\", \"value\": \"%s\"}]}]}]}",
+                     condition);
+    f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
+    if (!f->plan) fail_msg("not read: %s", condition);
+    LaunchArg args[] = {{.scalar = {.type = TYPE_I64, .integer = 7}},
+                        {.scalar = {.type = TYPE_I64, .integer = -9}},
+                        {.scalar = {.type = TYPE_I64, .integer = 4294967280}},
+                        real(-2.5),
+                        {.scalar = {.type = TYPE_BOOL, .integer = 1}}};
+    int before = diag_count(f->sink);
+    return resolve(f, "p", 5, args, &launch) ? 0 : diag_view(f->sink, before).code;
+}
+
+// The host computes with the arithmetic of the language: sums wrap, integers divide toward zero (docs/language.md).
+static void test_host_arithmetic(void **state) {
+    static const char *const hold[] = {"n + 2147483647 == 2147483654",
+                                       "m + (-2147483640) == 2147483647",
+                                       "u + 20 == 4",
+                                       "n - 8 == -1",
+                                       "m * 954437177 == -1",
+                                       "u * 2 == 4294967264",
+                                       "m / 2 == -4",
+                                       "m % 2 == -1",
+                                       "u / 16 == 268435455",
+                                       "u % 7 == 2",
+                                       "m / (n - 8) == 9",
+                                       "m % (n - 8) == 0",
+                                       "(n & 5) == 5",
+                                       "(m & 15) == 7",
+                                       "(n | 8) == 15",
+                                       "(n ^ 2) == 5",
+                                       "n << 2 == 28",
+                                       "m >> 1 == -5",
+                                       "u >> 4 == 268435455",
+                                       "m >> (n + 33) == -1",
+                                       "u >> (n + 33) == 0",
+                                       "n << (n * 10) == 0",
+                                       "m << n == -1152",
+                                       "n >> (n - 8) == 0",
+                                       "~n == -8",
+                                       "~m == 8",
+                                       "-n == -7",
+                                       "-m == 9",
+                                       "-x == 2.5",
+                                       "!(n == 8)",
+                                       "n != 8",
+                                       "n < 8",
+                                       "n <= 7",
+                                       "n > 6",
+                                       "n >= 7",
+                                       "m < 0",
+                                       "u > 5",
+                                       "!(u < 5)",
+                                       "u <= 4294967280",
+                                       "u >= 16",
+                                       "u != 0",
+                                       "n <= min(7, n + 1)",
+                                       "!(n <= min(n, 6))",
+                                       "!(n <= min(6, n))",
+                                       "!(m <= min(n, -10))",
+                                       "x + 1.0 == -1.5",
+                                       "x - 1.0 == -3.5",
+                                       "x * x == 6.25",
+                                       "x / 2.0 == -1.25",
+                                       "x != 0.0",
+                                       "x < 0.0",
+                                       "x <= -2.5",
+                                       "!(x > 0.0)",
+                                       "!(x >= 0.0)",
+                                       "abs(x) == 2.5",
+                                       "abs(m) == 9",
+                                       "abs(n) == 7",
+                                       "exp(x + 2.5) == 1.0",
+                                       "exp2(x + 5.5) == 8.0",
+                                       "log(x + 3.5) == 0.0",
+                                       "log2(x * x + 1.75) == 3.0",
+                                       "sqrt(x * x) == 2.5",
+                                       "rsqrt(x + 6.5) == 0.5",
+                                       "tanh(x + 2.5) == 0.0",
+                                       "sin(x + 2.5) == 0.0",
+                                       "cos(x + 2.5) == 1.0",
+                                       "floor(x) == -3.0",
+                                       "ceil(x) == -2.0",
+                                       "round(x) == -2.0",
+                                       "relu(x) == 0.0",
+                                       "relu(-x) == 2.5",
+                                       "min(x, 1.0) == -2.5",
+                                       "max(x, 1.0) == 1.0",
+                                       "min(n, 3) == 3",
+                                       "max(n, 3) == 7",
+                                       "max(m, 3) == 3",
+                                       "min(u, 3) == 3",
+                                       "ceildiv(n, 2) == 4",
+                                       "ceildiv(n, 7) == 1",
+                                       "ceildiv(m, 2) == -4",
+                                       "sms() == 3",
+                                       "(n > 5 ? n : 0) == 7",
+                                       "(n > 9 ? n : 0) == 0",
+                                       "i32(x) == -2",
+                                       "f32(m) == -9.0",
+                                       "u8(n + 250) == 1",
+                                       "bool(n)",
+                                       "!bool(n - 7)",
+                                       "f64(x) == -2.5",
+                                       "bitcast(u32, x) == 3223322624",
+                                       "bitcast(f32, u - 3229614064) == 1.0",
+                                       "b && n > 0",
+                                       "b || n < 0",
+                                       "!(b && n < 0)",
+                                       "n < 0 || b",
+                                       "b == true"};
+    Fixture f;
+    setup(&f, *state);
+    for (size_t i = 0; i < sizeof hold / sizeof hold[0]; i++) {
+        if (assumed(&f, hold[i])) fail_msg("does not hold: %s", hold[i]);
+        assert_int_equal(assumed(&f, arena_printf(f.arena, "!(%s)", hold[i])), T_ASSUME_FAILED);
+    }
+    assert_int_equal(assumed(&f, "n % (n - 7) == 0"), T_HOST_VALUE);
+    assert_int_equal(assumed(&f, "ceildiv(u, u - 4294967280) == 0"), T_HOST_VALUE);
+}
+
 // A program of one step, resolved for a [4, 8] tensor x: the first code reported.
 static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
@@ -648,6 +778,7 @@ int main(void) {
         IN_ARENA(test_empty_variant),
         IN_ARENA(test_damaged),
         IN_ARENA(test_host_eval),
+        IN_ARENA(test_host_arithmetic),
         IN_ARENA(test_program_refuses),
         IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),
