@@ -28,3 +28,8 @@ endif()
 if(TILEC_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
+if(TILEC_COVERAGE)   # %c: the counters are a file in memory, so that a process that is killed keeps what it counted
+  add_compile_options(-fprofile-instr-generate=${CMAKE_BINARY_DIR}/counts/%c%m.profraw -fcoverage-mapping
+                      -mllvm -runtime-counter-relocation)
+  add_link_options(-fprofile-instr-generate)
+endif()

@@ -26,7 +26,7 @@ import step_cache
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TIMES = ROOT / "tests" / "times.tsv"
 TIERS = {"quick": 0, "default": 1, "full": 2}
-LIT_TIERS = {"release": 0, "debug": 1}
+LIT_TIERS = {"release": 0, "debug": 1, "coverage": 0}
 LIMITS = {0: 2.0, 1: 20.0}   # the most CPU seconds of a step in a tier; a longer one belongs to the next
 LIT_TIMEOUT = 1200
 LIT_BATCH = 6.0              # CPU seconds of the lit tests that share a process
@@ -80,6 +80,8 @@ def ctest_steps(build, seed):
         tiers = dict(label.split(":") for label in labels if re.fullmatch(r"(release|debug):[0-2]", label))
         if not tiers:
             sys.exit(f"{test['name']} has no tier: see tilec_tier in tests/CMakeLists.txt")
+        if build == "coverage":   # tests/coverage.py: what runs in either
+            tiers[build] = min(tiers.values())
         if build not in tiers:
             continue
         environment = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
@@ -293,6 +295,7 @@ def read_options():
     parser.add_argument("tier", nargs="?", choices=TIERS, default="default", help="quick: a minute; full: everything")
     parser.add_argument("--list", action="store_true", help="say each step's tier and CPU seconds, and run none")
     parser.add_argument("--only", metavar="REGEX", help="the steps of any tier whose name matches")
+    parser.add_argument("--without", metavar="REGEX", help="but not the steps whose name matches")
     parser.add_argument("--shard", metavar="I/N", help="one of N equal shares of the steps")
     parser.add_argument("--budget", type=float, metavar="MINUTES",
                         help="with full: what of tier 2 fits, chosen by the seed; from the start of ./dev")
@@ -319,6 +322,8 @@ def choose(steps, options):
     chosen = [step for step in steps if step.tier <= TIERS[options.tier]]
     if options.only:
         chosen = [step for step in steps if re.search(options.only, step.name)]
+    if options.without:
+        chosen = [step for step in chosen if not re.search(options.without, step.name)]
     if options.shard:
         chosen = shard(chosen, *map(int, options.shard.split("/")))
     chosen = longest_first(chosen)

@@ -19,7 +19,7 @@ foreach(source ${fuzzers})
     if(NOT name MATCHES "npy|api|message")   # the others read text
       target_sources(${name} PRIVATE ${fuzz_folder}/tokens.c)
     endif()
-  elseif(TILEC_SANITIZE AND inputs)
+  elseif((TILEC_SANITIZE OR TILEC_COVERAGE) AND inputs)
     tilec_fuzzer(${name} ${fuzz_folder}/replay.c)
     add_test(NAME ${name} COMMAND ${name} ${inputs})
     tilec_tier("debug:1" ${name})
