@@ -490,10 +490,25 @@ class Interpreter:
     def math_tanh(self, name, x):
         return Near(math.tanh(x), 2.0 ** -11, 2.0 ** -126) if name == "f32" and math.isfinite(x) else ANY
 
-    def math_unfixed(self, name, *_):
-        return ANY
+    def math_exp(self, name, x):
+        return self.open(name, lambda: math.exp(x), 2 * (1 + abs(x) / 4))   # 2^-22 is 2 units of 2^-23
 
-    math_exp = math_log = math_rsqrt = math_sin = math_cos = math_unfixed
+    def math_log(self, name, x):
+        return self.open(name, lambda: math.log(x), 2) if x > 0 else ANY
+
+    def math_rsqrt(self, name, x):
+        return self.open(name, lambda: 1 / math.sqrt(x), 2) if x > 0 else ANY
+
+    def math_sin(self, name, x):
+        return self.wave(name, math.sin, x)
+
+    def math_cos(self, name, x):
+        return self.wave(name, math.cos, x)
+
+    def wave(self, name, function, x):
+        if abs(x) <= 1:
+            return self.open(name, lambda: function(x), 2)
+        return Near(function(x), 0.0, 2.0 ** -23) if name == "f32" and abs(x) <= 2.0 ** 45 else ANY
 
     def call_fn(self, fn, node, scopes):
         scope = {}

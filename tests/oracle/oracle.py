@@ -62,6 +62,8 @@ def contents(generator, tensor):
         return [values.convert(1, "i64", tensor.type)] * count
     if tensor.data == "bits":
         return [random_value(generator, tensor.type) for _ in range(count)]
+    if tensor.data == "spread":
+        return [generator.choice([-1, 1]) * values.round_exact(2.0 ** generator.uniform(-20, 8), tensor.type) for _ in range(count)]
     low = 0 if tensor.type[0] == "u" else -4
     return [values.convert(generator.randint(low, 4), "i64", tensor.type) for _ in range(count)]
 

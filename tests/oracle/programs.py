@@ -8,13 +8,15 @@ import random
 INTEGERS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 FLOATS = ["f16", "bf16", "f32", "f64"]
 FP8 = ["e4m3", "e5m2"]
+NEAR = ['exp', 'exp2', 'log', 'log2', 'tanh', 'sqrt', 'rsqrt', 'sin', 'cos']   # of f32, to within the manual's bounds
 NUMBERS = INTEGERS + FLOATS + FP8
 WIDTH = {"bool": 8, "i8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "i16": 16, "u16": 16, "f16": 16, "bf16": 16, "i32": 32,
          "u32": 32, "f32": 32, "i64": 64, "u64": 64, "f64": 64}
 
 
 class Tensor:
-    """A parameter. data: "bits" (anything), "small" (integers from -4 to 4), "poison" (zeros that must be overwritten)."""
+    """A parameter. data: "bits" (anything), "small" (integers from -4 to 4), "spread" (floats of
+    many magnitudes), "poison" (zeros that must be overwritten)."""
 
     def __init__(self, name, mode, type_, shape, data):
         self.name, self.mode, self.type, self.shape, self.data = name, mode, type_, shape, data
@@ -123,7 +125,7 @@ class Program(Expressions):
         super().__init__(seed)
         self.tensors, self.lines, self.items = [], [], []
         self.threads = self.pick([32, 64, 96, 128])
-        steps = [self.elementwise, self.elementwise, self.elementwise, self.copy, self.copy, self.clipped, self.product,
+        steps = [self.elementwise, self.elementwise, self.elementwise, self.approximate, self.copy, self.copy, self.clipped, self.product,
                  self.reduction, self.scan, self.atomics, self.control, self.function, self.filled]
         for _ in range(self.random.randint(1, 4)):
             self.pick(steps)()
@@ -185,12 +187,17 @@ kernel f({params}) {{
         type_ = self.pick(NUMBERS + ["bool"])
         names, header = self.loop(shape)
         value = self.expression(type_, self.random.randint(1, 4), shape, names)
-        # near functions stand by themselves: the manual gives them to within some ulp
-        if type_ == "f32" and self.chance(0.15):
-            value = f"{self.pick(['exp2', 'log2', 'tanh', 'sqrt'])}({self.leaf('f32', shape, names)})"
-        else:
-            value = f"ieee({value})" if type_ != "bool" else value
+        value = f"ieee({value})" if type_ != "bool" else value
         self.add(f"parallel ({header}) {self.output(type_, shape)}[{', '.join(names)}] = {value};")
+
+    def approximate(self):
+        """A function or quotient of f32 by itself: the manual gives it to within some ulp."""
+        shape = [self.extent() for _ in range(self.pick([1, 2]))]
+        names, header = self.loop(shape)
+        at = f"[{', '.join(names)}]"
+        x, y = (self.input("f32", shape, self.pick(["spread", "spread", "bits"])) for _ in range(2))
+        value = f"{x}{at} / {y}{at}" if self.chance(0.2) else f"{self.pick(NEAR)}({x}{at})"
+        self.add(f"parallel ({header}) {self.output('f32', shape)}{at} = {value};")
 
     def copy(self):
         """A chain of copies with conversions, one perhaps transposed."""
