@@ -17,7 +17,7 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     static const struct {
         char letter;
         const char *text;
-    } kinds[] = {{'i', "an integer"}, {'s', "a string"}, {'n', "a name"}};
+    } kinds[] = {{'i', "an integer"}, {'s', "a string"}, {'n', "a name"}, {'l', "a layout in a string"}};
     char *text = arena_strdup(s->arena, "");
     const char *pattern = attr_pattern(id);
     for (int i = 0; pattern[i]; i++)
@@ -28,7 +28,22 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     return false;
 }
 
-static bool attribute_arg(char letter, const Node *node, AttrArg *out) {
+static const Layout *read_layout(Sema *s, const Node *node, int element_bits) {
+    const char *why = "it is not understood";
+    const Layout *layout = layout_parse(s->arena, node->text, element_bits, &why);
+    if (!layout) diag(s->sink, node->span, T_LAYOUT_TEXT, why);
+    return layout;
+}
+
+// Loops, reductions and scans walk the digits of a distribution over threads.
+static const Layout *read_distribution(Sema *s, const Node *node) {
+    const Layout *layout = read_layout(s, node, 0);
+    if (!layout || !layout->bits) return layout;
+    diag(s->sink, node->span, T_LAYOUT_TEXT, "one over threads is written in digits, and no digits say this one");
+    return NULL;
+}
+
+static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) {
     if (letter == 'i') {
         bool minus = node->kind == N_UNARY && node->op == UNARY_NEG;
         const Node *number = minus ? node->kids[0] : node;
@@ -36,8 +51,9 @@ static bool attribute_arg(char letter, const Node *node, AttrArg *out) {
         out->integer = minus ? -(int64_t)number->integer : (int64_t)number->integer;
         return true;
     }
-    out->text = node->text;
-    return node->kind == (letter == 's' ? N_STRING : N_NAME);
+    if (letter == 'l' && node->kind == N_STRING) out->layout = read_distribution(s, node);
+    else out->text = node->text;
+    return node->kind == (letter == 'n' ? N_NAME : N_STRING);
 }
 
 static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
@@ -58,7 +74,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     *out = (Attr){.id = id, .count = node->count};
     if (node->count != (int)strlen(pattern)) return attribute_wrong(s, node);
     for (int i = 0; i < node->count; i++)
-        if (!attribute_arg(pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
+        if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
     return true;
 }
 
@@ -104,13 +120,9 @@ static void take_fields(Sema *s, Buf *buf, const Node *node) {
 
 static void take_layout(Sema *s, Buf *buf, const Node *node) {
     if (!node) return;
-    const char *why = "it is not understood";
-    buf->layout = layout_parse(s->arena, node->text, type_bits(buf->type), &why);
-    if (!buf->layout) {
-        diag(s->sink, node->span, T_LAYOUT_TEXT, why);
-        return;
-    }
     bool fragment = buf->scope == SCOPE_FRAGMENT;
+    buf->layout = fragment ? read_distribution(s, node) : read_layout(s, node, type_bits(buf->type));
+    if (!buf->layout) return;
     int rank = fragment ? buf->layout->rank_out : buf->layout->rank_in;
     bool fits = fragment ? rank == buf->rank && buf->layout->rank_in == 2 : rank <= buf->rank;
     if (buf->scope == SCOPE_SHARED) buf->stage_dims = fits ? buf->rank - rank : 0;

@@ -52,6 +52,11 @@ const char *attr_text(const Attr *list, AttrId id) {
     return attr && attr->count > 0 ? attr->args[0].text : NULL;
 }
 
+const Layout *attr_layout(const Attr *list, AttrId id) {
+    const Attr *attr = attr_get(list, id);
+    return attr && attr->count > 0 ? attr->args[0].layout : NULL;
+}
+
 // The attribute to fill, without arguments: the present one (so that setting again keeps the order), or a new one at
 // the end. Lists are never shared between statements (clones copy them), so changing in place is safe.
 static Attr *attr_fresh(Arena *arena, Attr **list, AttrId id) {
@@ -76,6 +81,12 @@ void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text) {
     Attr *attr = attr_fresh(arena, list, id);
     attr->count = 1;
     attr->args[0].text = arena_strdup(arena, text);
+}
+
+void attr_set_layout(Arena *arena, Attr **list, AttrId id, const Layout *layout) {
+    Attr *attr = attr_fresh(arena, list, id);
+    attr->count = 1;
+    attr->args[0].layout = layout;
 }
 
 void attr_remove(Attr **list, AttrId id) {

@@ -79,7 +79,8 @@ typedef enum {
 
 typedef struct AttrArg {
     int64_t integer;
-    const char *text;   // strings and names; NULL for an integer
+    const char *text;       // of strings and names
+    const Layout *layout;   // of layouts
 } AttrArg;
 
 enum { ATTR_MAX_ARGS = 4 };
@@ -100,6 +101,8 @@ const char *attr_text(const Attr *list, AttrId id);                       // fir
 void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value);   // replaces
 void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_t *values);
 void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text);
+const Layout *attr_layout(const Attr *list, AttrId id);   // NULL when absent
+void attr_set_layout(Arena *arena, Attr **list, AttrId id, const Layout *layout);
 void attr_remove(Attr **list, AttrId id);
 
 // ---- mechanisms: the values of @via ----

@@ -20,6 +20,7 @@ static void put_attr(Printer *p, const Attr *attr) {
     for (int i = 0; i < attr->count; i++) {
         sb_str(p->out, i ? ", " : "(");
         if (pattern[i] == 'i') sb_printf(p->out, "%lld", (long long)attr->args[i].integer);
+        else if (pattern[i] == 'l') put_string(p->out, layout_text(p->arena, attr->args[i].layout));
         else if (pattern[i] == 's') put_string(p->out, attr->args[i].text ? attr->args[i].text : "");
         else sb_str(p->out, attr->args[i].text ? attr->args[i].text : "none");
     }

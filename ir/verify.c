@@ -47,12 +47,17 @@
 #include <string.h>
 
 // ---- attributes (15) ----
+static bool argument_fits(char letter, const AttrArg *arg) {
+    bool of_layout = letter == 'l', of_text = letter == 's' || letter == 'n';
+    return of_layout == (arg->layout != NULL) && of_text == (arg->text != NULL);
+}
+
 static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     for (const Attr *attr = list; attr; attr = attr->next) {
         if (!strchr(attr_where(attr->id), where)) REPORT(v, loc, T_ATTRIBUTE_PLACE, attr_name(attr->id));
         const char *pattern = attr_pattern(attr->id);
         bool fits = attr->count == (int)strlen(pattern);
-        for (int i = 0; fits && i < attr->count; i++) fits = (pattern[i] == 'i') == (attr->args[i].text == NULL);
+        for (int i = 0; fits && i < attr->count; i++) fits = argument_fits(pattern[i], &attr->args[i]);
         if (!fits) REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), *pattern ? pattern : "none");
     }
 }
@@ -130,12 +135,9 @@ static bool values_repeat(const Layout *map) {
 
 // Which thread does which iterations.
 static void check_map(Verifier *v, const Context *c, const Stmt *stmt) {
-    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
-    const Layout *map = text ? layout_parse(v->arena, text, 0, &why) : NULL;
-    if (!text) return;
-    if (!map) {
-        REPORT(v, stmt->loc, T_LAYOUT_TEXT, why);
-    } else if (values_repeat(map)) {
+    const Layout *map = attr_layout(stmt->attrs, ATTR_MAP);
+    if (!map) return;
+    if (values_repeat(map)) {
         REPORT(v, stmt->loc, T_IR_MAP, "gives a thread the same iteration several times");
     } else if (map->rank_in != 2 || (stmt->kind == STMT_FOR && map->rank_out != stmt->loop.count)) {
         REPORT(v, stmt->loc, T_IR_MAP, "has other inputs than thread and value, or another number of dims");

@@ -76,7 +76,7 @@ static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layou
 
 static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     Arena *arena = gather->context->arena;
-    const Layout *map = stmt_layout(arena, stmt);
+    const Layout *map = stmt_layout(stmt);
     TileAccessVec accesses = {0};
     if (!map) return;
     tile_accesses(arena, loop, &accesses);

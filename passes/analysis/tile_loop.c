@@ -112,9 +112,8 @@ bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
     return false;
 }
 
-const Layout *stmt_layout(Arena *arena, const Stmt *stmt) {
-    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why;
-    return text ? layout_parse(arena, text, 0, &why) : NULL;
+const Layout *stmt_layout(const Stmt *stmt) {
+    return attr_layout(stmt->attrs, ATTR_MAP);
 }
 
 // ---- moves ----

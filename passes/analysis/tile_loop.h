@@ -16,7 +16,7 @@ typedef struct TileLoop {
 
 // False if `stmt` is none of these, or a parallel loop with an extent that is not constant.
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
-const Layout *stmt_layout(Arena *arena, const Stmt *stmt);   // its @map; NULL: none
+const Layout *stmt_layout(const Stmt *stmt);   // its @map; NULL: none
 // Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
 Expr **region_indices(Arena *arena, const Region *region, Expr *const *at);
 

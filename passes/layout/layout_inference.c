@@ -317,7 +317,7 @@ static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Block *out) {
     Stmt *copy = BLOCK_CALL(arena, out, (Span){0}, OP_COPY, arg_region(region_whole(arena, from)),
                             arg_region(region_whole(arena, to)));
     if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
-        attr_set_text(arena, &copy->attrs, ATTR_MAP, layout_text(arena, to->layout));
+        attr_set_layout(arena, &copy->attrs, ATTR_MAP, to->layout);
 }
 
 static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
@@ -410,7 +410,7 @@ static void fill_at_declaration(Inference *inference, Buf *buf) {
         if (stmt->kind != STMT_DECL || stmt->decl != buf) continue;
         Stmt *fill = BLOCK_CALL(arena, conversions(inference, inference->after, stmt), stmt->loc, OP_FILL,
                                 arg_region(region_whole(arena, buf)), arg_value(e_zero(arena, buf->type)));
-        attr_set_text(arena, &fill->attrs, ATTR_MAP, layout_text(arena, buf->layout));
+        attr_set_layout(arena, &fill->attrs, ATTR_MAP, buf->layout);
     }
 }
 
@@ -490,7 +490,7 @@ static void write_decisions(Inference *inference) {
             attr_set_ints(arena, attrs, ATTR_WARPS, 2, warps);
         }
         if (item->kind == ITEM_GEMM || !item->map || attr_get(*attrs, ATTR_MAP)) continue;
-        attr_set_text(arena, attrs, ATTR_MAP, layout_text(arena, item->map));
+        attr_set_layout(arena, attrs, ATTR_MAP, item->map);
         if (item->kind == ITEM_LOOP && item->has_memory && item->vector > 1)
             attr_set_int(arena, attrs, ATTR_VECTOR, item->vector);
         inference->changed = true;

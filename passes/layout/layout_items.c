@@ -236,6 +236,6 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
         collect_scalar(inference, item);
         if (item->uses.count == 0) return;
     }
-    item->map = stmt_layout(inference->arena, stmt);
+    item->map = stmt_layout(stmt);
     vec_push(inference->arena, &inference->items, item);
 }

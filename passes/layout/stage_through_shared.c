@@ -242,9 +242,9 @@ static bool leaves_registers(const Stmt *stmt, void *user) {
 static bool runs_over(Arena *arena, Stmt *stmt, const Region *from, const Buf *to) {
     TileLoop loop;
     TileAccessVec accesses = {0};
-    const char *map = attr_text(stmt->attrs, ATTR_MAP);
+    const Layout *map = stmt_layout(stmt);
     if (!is_loop(stmt, LOOP_PARALLEL) || !map || !from->buf->layout) return false;
-    if (strcmp(map, layout_text(arena, from->buf->layout)) != 0 || !tile_loop_of(arena, stmt, &loop)) return false;
+    if (!layout_equal(map, from->buf->layout) || !tile_loop_of(arena, stmt, &loop)) return false;
     if (block_any(&loop.body, leaves_registers, NULL)) return false;
     tile_accesses(arena, &loop, &accesses);
     VEC_EACH (const TileAccess, access, &accesses)

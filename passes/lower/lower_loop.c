@@ -121,13 +121,11 @@ static void emit_guarded_elements(const Version *version, Block *out) {
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
     Arena *arena = lower->arena;
-    const char *text = attr_text(stmt->attrs, ATTR_MAP), *why = "";
     TileAccessVec accesses = {0};
-    EXPECT(lower->context->failure, text, "a loop has no map");
     Version version = {.lower = lower, .arena = arena, .loop = loop, .accesses = &accesses};
-    version.map = layout_parse(arena, text, 0, &why);
-    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads, "bad map %s: %s", text,
-           why);
+    version.map = stmt_layout(stmt);
+    EXPECT(lower->context->failure, version.map && tv_threads(version.map) == lower->threads,
+           "a loop without a map for %lld threads", (long long)lower->threads);
     version.from = first;
     version.values = count > 0 ? count : tv_values(version.map);
     tile_accesses(arena, loop, &accesses);

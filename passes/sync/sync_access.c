@@ -71,7 +71,7 @@ static BoxDim swept_dim(Arena *arena, const TileLoop *loop, const Map *locals, E
 }
 
 static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAccessVec *out) {
-    const Layout *map = stmt_layout(arena, stmt);
+    const Layout *map = stmt_layout(stmt);
     const Map *locals = locals_of(arena, &loop->body);
     TileAccessVec accesses = {0};
     bool first_replica =

@@ -195,10 +195,10 @@ static void test_same_threads(void **state) {
     int64_t shape[] = {16, 32};
     const Layout *layout = tv_blocked(p.arena, 2, shape, 128, 1, 1, 0);
     for (int i = body->count - 2; i < body->count; i++)
-        attr_set_text(p.arena, &body->items[i]->attrs, ATTR_MAP, layout_text(p.arena, layout));
+        attr_set_layout(p.arena, &body->items[i]->attrs, ATTR_MAP, layout);
     assert_false(pass_insert_sync(&p.context, p.kernel));
     layout = tv_blocked(p.arena, 2, shape, 128, 1, 4, 0);
-    attr_set_text(p.arena, &body->items[body->count - 1]->attrs, ATTR_MAP, layout_text(p.arena, layout));
+    attr_set_layout(p.arena, &body->items[body->count - 1]->attrs, ATTR_MAP, layout);
     synchronise(&p);
     assert_int_equal(counts(&p).barriers, 1);
 }

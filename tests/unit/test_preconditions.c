@@ -37,7 +37,7 @@ static Stmt *statement(Arena *arena, Precondition which, bool broken) {
         return s_decl(arena, fragment);
     case PRE_MAPS: {
         Stmt *loop = s_for(arena, LOOP_PARALLEL, i, e_int(arena, 0), e_int(arena, 64));
-        if (!broken) attr_set_text(arena, &loop->attrs, ATTR_MAP, "32:1");
+        if (!broken) attr_set_layout(arena, &loop->attrs, ATTR_MAP, layout_row_major(arena, 1, (int64_t[]){32}));
         return loop;
     }
     case PRE_SCRATCH: {   // 64 elements of two warps
