@@ -9,7 +9,7 @@
 //
 // so that constants fold through vec and rest, and (chunk ^ partner) is shared. It needs digits that do not straddle
 // the cuts (they are cut with them) and sums of digits that do not carry across; where that fails the XOR takes the
-// whole.
+// whole. A linear layout is an XOR of runs of bits, each moved by one distance.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/linear.h"
@@ -98,14 +98,14 @@ static bool tail_is_aligned(const Forward *f, int64_t low) {
 }
 
 // The swizzle x ^ (x >> shift & mask) with the mask's bits at `base`, of the whole sum: for sums with carries.
-static Expr *swizzle_whole(const Forward *f, const LayoutSwizzle *s) {
+static Expr *swizzle_whole(const Forward *f, const Swizzle *s) {
     Expr *x = sum_pieces(f, 1, INT64_MAX, 1);
     Expr *partner = e_div(f->arena, x, e_int(f->arena, (int64_t)1 << (s->base + s->shift)));
     partner = e_mod(f->arena, partner, e_int(f->arena, (int64_t)1 << s->bits));
     return e_xor(f->arena, x, times(f->arena, partner, (int64_t)1 << s->base));
 }
 
-static Expr *swizzle_pieces(Forward *f, const LayoutSwizzle *s) {
+static Expr *swizzle_pieces(Forward *f, const Swizzle *s) {
     int64_t chunk = (int64_t)1 << s->base, chunks = chunk << s->bits;
     int64_t partner = chunk << s->shift, partners = partner << s->bits;
     int64_t cuts[] = {chunk, chunks, partner, partners};
@@ -120,8 +120,7 @@ static Expr *swizzle_pieces(Forward *f, const LayoutSwizzle *s) {
     return e_add(f->arena, e_add(f->arena, rest, times(f->arena, mixed, chunk)), vec);
 }
 
-void layout_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr *const *in, Expr **out) {
-    if (!facts) facts = facts_new(arena, NULL);
+static void digits_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr *const *in, Expr **out) {
     Forward f = {.arena = arena, .facts = facts};
     int swizzled = layout->swizzle.bits ? layout->rank_out - 1 : -1;
     for (int i = 0; i < layout->rank_out; i++) out[i] = e_int(arena, 0);
@@ -129,7 +128,8 @@ void layout_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr
         int64_t weight = 1;
         for (int d = 0; d < layout->in[i].count; d++) {
             const LayoutMode *mode = &layout->in[i].modes[d];
-            Expr *digit = digit_value(arena, in[i], weight, mode->extent, d == layout->in[i].count - 1);
+            bool goes_on = d == layout->in[i].count - 1 && !layout->in[i].ring;
+            Expr *digit = digit_value(arena, in[i], weight, mode->extent, goes_on);
             weight *= mode->extent;
             if (mode->stride == 0) continue;
             if (mode->out == swizzled) f.pieces[f.count++] = (Piece){digit, mode->extent, mode->stride};
@@ -137,9 +137,42 @@ void layout_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr
         }
     }
     if (swizzled >= 0) {
-        LayoutSwizzle s = layout->swizzle;   // in elements
-        s.base += 3 - __builtin_ctz((unsigned)layout->element_bits);
+        Swizzle s = layout_swizzle(layout);
         out[swizzled] = swizzle_pieces(&f, &s);
     }
+}
+
+// Bits from .. from + count of an input, moved up by `shift`.
+static Expr *moved_bits(Arena *arena, Expr *x, int from, int count, int shift, bool whole) {
+    Expr *field = e_div(arena, x, e_int(arena, (int64_t)1 << from));
+    if (!whole) field = e_mod(arena, field, e_int(arena, (int64_t)1 << count));
+    return times(arena, field, (int64_t)1 << (from + shift));
+}
+
+// The XOR of an input's bits, each moved by the same distance to a bit of its image: runs of neighbours together.
+static Expr *moved_by(Arena *arena, const LayoutBits *bits, int input, int first, int out, int shift, Expr *x,
+                      Expr *sum) {
+    int count = bits->in[input];
+    for (int from = 0, end; from < count; from = end + 1) {
+        for (end = from; end < count && end + shift >= 0 && bits->images[first + end][out] >> (end + shift) & 1;) end++;
+        if (end > from) sum = e_xor(arena, sum, moved_bits(arena, x, from, end - from, shift, end == count));
+    }
+    return sum;
+}
+
+static void bits_forward(Arena *arena, const Layout *layout, Expr *const *in, Expr **out) {
+    const LayoutBits *bits = layout->bits;
+    for (int o = 0; o < layout->rank_out; o++) {
+        out[o] = e_int(arena, 0);
+        for (int i = 0, first = 0; i < layout->rank_in; first += bits->in[i++])
+            for (int shift = -LAYOUT_MAX_BITS; shift <= LAYOUT_MAX_BITS; shift++)
+                out[o] = moved_by(arena, bits, i, first, o, shift, in[i], out[o]);
+    }
+}
+
+void layout_forward(Arena *arena, const Facts *facts, const Layout *layout, Expr *const *in, Expr **out) {
+    if (!facts) facts = facts_new(arena, NULL);
+    if (layout->bits) bits_forward(arena, layout, in, out);
+    else digits_forward(arena, facts, layout, in, out);
     for (int i = 0; i < layout->rank_out; i++) out[i] = simplify_expr(arena, facts, out[i]);
 }

@@ -34,3 +34,10 @@ int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b);
 static inline int64_t layout_ceil_div(int64_t a, int64_t b) {   // a >= 0, b > 0
     return a / b + (a % b != 0);
 }
+
+static inline int log2_exact(int64_t n) {   // -1: no power of two
+    return n > 0 && !(n & (n - 1)) ? __builtin_ctzll((unsigned long long)n) : -1;
+}
+static inline int log2_above(int64_t n) {   // the bits that count n things
+    return n > 1 ? 64 - __builtin_clzll((unsigned long long)n - 1) : 0;
+}

@@ -8,7 +8,6 @@
 // as the busiest bank has distinct words; lanes that read the same word share it.
 #pragma once
 #include "layout/linear.h"
-#include "layout/swizzle.h"
 
 typedef struct MemoryShape {
     int banks, bank_bytes, sector_bytes;   // at most 256 banks
@@ -24,12 +23,6 @@ typedef struct SharedCost {
 // it; lanes with a negative address are inactive.
 SharedCost shared_cost_counted(const int64_t *addresses, int lanes, int bytes, MemoryShape memory);
 int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory);
-// Largest power-of-two run of values 0.. such that value i is at offset(0) + i for the whole run, aligned, and so for
-// every run and every thread: `a` has modes (thread, value), in elements.
-int64_t vector_width_counted(LayoutContext *cx, Swizzled a, int64_t most);
-// The wavefronts of one warp's access to values v .. v + width - 1 of `a` = (thread, value) -> element.
-SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width,
-                          MemoryShape memory);
 
 // ---- by rank ----
 // `conversion` maps (register, lane, ...) to an offset of elements, its first output; the first `width` registers (a

@@ -1,31 +1,18 @@
-// The layout of the passes (layout.h): digits, text, inverse, distributions.
+// The layout of the compiler (layout.h): the type and what is asked of it.
 //
-// Everything here is a walk over digits. An input coordinate x with digits (e0, e1, ...), fastest first, is x = d0 + e0
-// * (d1 + e1 * (d2 + ...)); each digit adds d * stride to its output. Two digits side by side are one when the second
-// continues the first (same output, stride1 == e0 * stride0), so a layout has one normal form, and equal maps are equal
-// data.
+// Everything here is a walk over digits, or over bits in the linear form. An input coordinate x with digits (e0, e1,
+// ...), fastest first, is x = d0 + e0 * (d1 + e1 * (d2 + ...)); each digit adds d * stride to its output. Two digits
+// side by side are one when the second continues the first (same output, stride1 == e0 * stride0), so a layout without
+// a swizzle has one normal form, and equal maps are equal data.
 //
 //     i in 0..256 as (8,32):(64@2,1@1)        i = 21 -> digits 5, 2 -> outputs [_, 2, 320 + _]
 //
 // Limits: strides are not negative; sizes stay below 2^40 (checked where text comes in), so nothing here overflows.
 #include "layout/layout.h"
-#include "support/strbuf.h"
-#include <ctype.h>
+#include "layout/linear.h"
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-static const int64_t LARGEST_SIZE = (int64_t)1 << 40;
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static int log2_exact(int64_t x) {   // -1: no power of two
-    if (x <= 0 || x & (x - 1)) return -1;
-    return __builtin_ctzll((unsigned long long)x);
-}
 
 static const Layout *refuse(Arena *arena, const char **why, const char *format, ...) {
     va_list args;
@@ -56,16 +43,10 @@ void layout_add(Layout *layout, int input, int64_t extent, int64_t stride, int o
     in->count++;   // beyond the capacity: layout_finish refuses
 }
 
-// The swizzle as a map of elements: element offsets are shifted byte offsets.
-static LayoutSwizzle swizzle_in_elements(const Layout *layout) {
-    LayoutSwizzle s = layout->swizzle;
-    s.base += 3 - log2_exact(layout->element_bits);
+Swizzle layout_swizzle(const Layout *layout) {
+    Swizzle s = layout->swizzle;
+    if (s.bits) s.base += 3 - log2_exact(layout->element_bits);
     return s;
-}
-
-static int64_t swizzle_apply_bits(LayoutSwizzle s, int64_t x) {
-    int64_t mask = (((int64_t)1 << s.bits) - 1) << (s.base + s.shift);
-    return x ^ ((x & mask) >> s.shift);
 }
 
 // One past the largest value of an output. A swizzle permutes within aligned blocks of 2^(base + bits).
@@ -77,9 +58,9 @@ static int64_t output_range(const Layout *layout, int out) {
             if (mode->out == out) range += (mode->extent - 1) * mode->stride;
         }
     if (layout->swizzle.bits && out == layout->rank_out - 1) {
-        LayoutSwizzle s = swizzle_in_elements(layout);
+        Swizzle s = layout_swizzle(layout);
         int64_t block = (int64_t)1 << (s.base + s.bits);
-        if (range > (int64_t)1 << (s.base + s.shift)) range = ceil_div(range, block) * block;
+        if (range > (int64_t)1 << (s.base + s.shift)) range = layout_ceil_div(range, block) * block;
     }
     return range;
 }
@@ -88,227 +69,96 @@ const Layout *layout_finish(Layout *layout) {
     for (int i = 0; i < layout->rank_in; i++)
         if (layout->in[i].count > LAYOUT_MAX_MODES) return NULL;
     if (!layout->swizzle.bits) {
-        layout->swizzle = (LayoutSwizzle){0};
+        layout->swizzle = (Swizzle){0};
         layout->element_bits = 0;
     }
     for (int out = 0; out < layout->rank_out; out++) layout->out_shape[out] = output_range(layout, out);
     return layout;
 }
 
-// ---- text ----
-typedef struct Scanner {
-    Arena *arena;
-    const char *at;
-    const char **why;
-    bool failed;
-} Scanner;
+// ---- the linear form ----
 
-static void skip_space(Scanner *scanner) {
-    while (isspace((unsigned char)*scanner->at)) scanner->at++;
+static int bits_in(int rank_in, const LayoutBits *bits) {
+    int count = 0;
+    for (int i = 0; i < rank_in; i++) count += bits->in[i];
+    return count;
 }
 
-static bool accept(Scanner *scanner, char c) {
-    skip_space(scanner);
-    if (*scanner->at != c) return false;
-    scanner->at++;
-    return true;
+// The images with the swizzle undone in the last output: it is its own inverse.
+static LayoutBits unswizzled(const LayoutBits *bits, int count, int last, Swizzle s) {
+    LayoutBits plain = *bits;
+    for (int bit = 0; bit < count; bit++) plain.images[bit][last] = swizzle_apply(s, plain.images[bit][last]);
+    return plain;
 }
 
-static bool scan_fail(Scanner *scanner, const char *message) {
-    if (!scanner->failed) refuse(scanner->arena, scanner->why, "%s at '%.20s'", message, scanner->at);
-    scanner->failed = true;
-    return false;
-}
-
-static int64_t scan_number(Scanner *scanner) {
-    skip_space(scanner);
-    if (!isdigit((unsigned char)*scanner->at)) {
-        scan_fail(scanner, "expected a number");
-        return 0;
-    }
-    int64_t value = 0;
-    while (isdigit((unsigned char)*scanner->at)) {
-        value = value * 10 + (*scanner->at++ - '0');
-        if (value > LARGEST_SIZE) {
-            scan_fail(scanner, "the number is too large");
-            return 0;
+// The images as digits: each flips bits of one output, and no two the same bit, so that XORing is adding.
+static Layout *digits_of_bits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits) {
+    int64_t taken[LAYOUT_MAX_RANK] = {0};
+    Layout *layout = layout_new(arena, rank_in, rank_out);
+    for (int in = 0, bit = 0; in < rank_in; in++)
+        for (int end = bit + bits->in[in]; bit < end; bit++) {
+            int out = 0;
+            for (int o = 0, hit = 0; o < rank_out; o++) {
+                if (bits->images[bit][o] && hit++) return NULL;
+                if (bits->images[bit][o]) out = o;
+            }
+            if (bits->images[bit][out] & taken[out]) return NULL;
+            taken[out] |= bits->images[bit][out];
+            layout_add(layout, in, 2, bits->images[bit][out], out);
         }
-    }
-    return value;
+    return layout;
 }
 
-// The leaves of one half (shape or stride), by input.
-typedef struct Half {
-    int rank;
-    LayoutInput in[LAYOUT_MAX_RANK];   // shape: .extent; stride: .stride and .out
-    int max_out;                       // -1: no `@`
-} Half;
-
-static void scan_leaf(Scanner *scanner, Half *half, LayoutInput *input, bool is_stride) {
-    LayoutMode mode = {1, 0, 0};
-    int64_t number = scan_number(scanner);
-    if (is_stride) mode.stride = number;
-    else mode.extent = number;
-    if (is_stride && accept(scanner, '@')) {
-        int64_t out = scan_number(scanner);
-        if (out >= LAYOUT_MAX_RANK) scan_fail(scanner, "too many outputs");
-        else mode.out = (int)out;
-        if (mode.out > half->max_out) half->max_out = mode.out;
-    }
-    if (!is_stride && number < 1) scan_fail(scanner, "an extent below 1");
-    if (scanner->failed) return;
-    if (input->count == LAYOUT_MAX_MODES) scan_fail(scanner, "too many digits");
-    else input->modes[input->count++] = mode;
-}
-
-// Deeper nests only group: what is inside one input is a flat list of digits.
-static void scan_input(Scanner *scanner, Half *half, LayoutInput *input, bool is_stride, int depth) {
-    if (depth > 32) scan_fail(scanner, "nested too deeply");
-    if (scanner->failed) return;
-    if (!accept(scanner, '(')) {
-        scan_leaf(scanner, half, input, is_stride);
-        return;
-    }
-    do scan_input(scanner, half, input, is_stride, depth + 1);
-    while (!scanner->failed && accept(scanner, ','));
-    if (!scanner->failed && !accept(scanner, ')')) scan_fail(scanner, "expected ')'");
-}
-
-static void scan_half(Scanner *scanner, Half *half, bool is_stride) {
-    half->max_out = -1;
-    if (!accept(scanner, '(')) {
-        scan_leaf(scanner, half, &half->in[half->rank++], is_stride);
-        return;
-    }
-    do {
-        if (half->rank == LAYOUT_MAX_RANK) scan_fail(scanner, "too many inputs");
-        if (scanner->failed) return;
-        scan_input(scanner, half, &half->in[half->rank++], is_stride, 0);
-    } while (!scanner->failed && accept(scanner, ','));
-    if (!scanner->failed && !accept(scanner, ')')) scan_fail(scanner, "expected ')'");
-}
-
-static void scan_swizzle(Scanner *scanner, LayoutSwizzle *swizzle) {
-    skip_space(scanner);
-    if (strncmp(scanner->at, "Sw<", 3) != 0) return;
-    scanner->at += 3;
-    int *fields[] = {&swizzle->bits, &swizzle->base, &swizzle->shift};
-    for (int i = 0; i < 3 && !scanner->failed; i++) {
-        int64_t value = scan_number(scanner);
-        if (value > 20) scan_fail(scanner, "the swizzle's number is too large");
-        else *fields[i] = (int)value;
-        if (!scanner->failed && !accept(scanner, i < 2 ? ',' : '>')) scan_fail(scanner, "expected Sw<B,M,S>");
-    }
-    if (!scanner->failed && !accept(scanner, 'o')) scan_fail(scanner, "expected 'o' after the swizzle");
-    if (!scanner->failed && swizzle->bits > swizzle->shift) scan_fail(scanner, "Sw<B,M,S> needs S >= B");
-}
-
-// Shape and stride halves to digits; false when they do not fit together.
-static bool join_halves(Scanner *scanner, const Half *shape, const Half *stride, Layout *layout) {
-    int64_t size = 1, range[LAYOUT_MAX_RANK] = {0};
-    for (int i = 0; i < shape->rank; i++) {
-        if (stride->rank != shape->rank || stride->in[i].count != shape->in[i].count)
-            return scan_fail(scanner, "shape and stride have different forms");
-        for (int d = 0; d < shape->in[i].count; d++) {
-            LayoutMode mode = stride->in[i].modes[d];
-            mode.extent = shape->in[i].modes[d].extent;
-            int64_t reach;
-            bool large = __builtin_mul_overflow(size, mode.extent, &size) || size > LARGEST_SIZE ||
-                         __builtin_mul_overflow(mode.extent - 1, mode.stride, &reach) || reach > LARGEST_SIZE;
-            if (large || (range[mode.out] += reach) > LARGEST_SIZE)
-                return scan_fail(scanner, "the layout is too large");
-            layout_add(layout, i, mode.extent, mode.stride, mode.out);
-        }
-    }
-    int64_t volume = 1;
-    for (int out = 0; out < LAYOUT_MAX_RANK; out++)
-        if (__builtin_mul_overflow(volume, range[out] + 1, &volume) || volume > LARGEST_SIZE)
-            return scan_fail(scanner, "the layout is too large");
-    return true;
-}
-
-// The swizzle acts on the last index alone; with other outputs in front that equals the swizzle of the whole offset
-// only when a whole number of periods lies between their steps.
-static bool check_swizzle(Scanner *scanner, const Layout *layout) {
-    if (!layout->swizzle.bits) return true;
-    int bits = log2_exact(layout->element_bits);
-    if (bits < 0) return scan_fail(scanner, "a swizzle needs elements of 2^n bits");
-    LayoutSwizzle s = swizzle_in_elements(layout);
-    if (s.base < 0) return scan_fail(scanner, "the swizzle would tear elements apart");
+bool layout_swizzle_is_whole(const Layout *layout) {
     int64_t before = 1, last = layout->rank_out - 1;
     for (int i = 0; i < last; i++) before *= output_range(layout, i);
-    if (before > 1 && output_range(layout, (int)last) % ((int64_t)1 << (s.bits + s.base + s.shift)))
-        return scan_fail(scanner, "the swizzle's period does not divide the last output");
-    return true;
+    return before == 1 || output_range(layout, (int)last) % swizzle_period(layout_swizzle(layout)) == 0;
 }
 
-const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why) {
-    Scanner scanner = {arena, text, why, false};
-    LayoutSwizzle swizzle = {0};
-    Half shape = {0}, stride = {0};
-    scan_swizzle(&scanner, &swizzle);
-    if (!scanner.failed) scan_half(&scanner, &shape, false);
-    if (!scanner.failed && !accept(&scanner, ':')) scan_fail(&scanner, "expected ':'");
-    if (!scanner.failed) scan_half(&scanner, &stride, true);
-    if (scanner.failed) return NULL;
-    skip_space(&scanner);
-    if (*scanner.at) {
-        scan_fail(&scanner, "expected the end of the layout");
-        return NULL;
-    }
-    Layout *layout = layout_new(arena, shape.rank, stride.max_out < 0 ? 1 : stride.max_out + 1);
-    layout->swizzle = swizzle;
+static const Layout *digits_under(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits, Swizzle s,
+                                  int element_bits) {
+    LayoutBits plain = unswizzled(bits, bits_in(rank_in, bits), rank_out - 1, s);
+    Layout *layout = digits_of_bits(arena, rank_in, rank_out, &plain);
+    if (!layout) return NULL;
+    for (int in = 0; in < rank_in; in++) layout->in[in].ring = bits->ring[in];
+    layout->swizzle = s;
+    layout->swizzle.base -= s.bits ? 3 - log2_exact(element_bits) : 0;
     layout->element_bits = element_bits;
-    if (!join_halves(&scanner, &shape, &stride, layout) || !check_swizzle(&scanner, layout)) return NULL;
-    const Layout *finished = layout_finish(layout);
-    if (!finished) scan_fail(&scanner, "too many digits");
-    return finished;
+    return layout->swizzle.base >= 0 && (!s.bits || layout_swizzle_is_whole(layout)) ? layout_finish(layout) : NULL;
 }
 
-// One half. `missing` are the outputs that no digit names: each gets a digit of extent 1 at the last input, so that the
-// text tells how many outputs there are.
-static void print_half(const Layout *layout, bool is_stride, unsigned missing, StrBuf *out) {
-    bool tuple = layout->rank_in > 1 || layout->in[0].count > 1 || missing;
-    if (tuple) sb_char(out, '(');
-    for (int i = 0; i < layout->rank_in; i++) {
-        const LayoutInput *in = &layout->in[i];
-        unsigned extra = i == layout->rank_in - 1 ? missing : 0;
-        int count = in->count + __builtin_popcount(extra), printed = 0;
-        sb_printf(out, "%s%s", i ? "," : "", count > 1 ? "(" : "");
-        if (count == 0) sb_char(out, is_stride ? '0' : '1');
-        for (int d = 0; d < in->count; d++) {
-            const LayoutMode *mode = &in->modes[d];
-            sb_printf(out, "%s%" PRId64, printed++ ? "," : "", is_stride ? mode->stride : mode->extent);
-            if (is_stride && mode->stride && layout->rank_out > 1) sb_printf(out, "@%d", mode->out);
-        }
-        for (int o = 0; o < layout->rank_out; o++)
-            if (extra >> o & 1) {
-                sb_printf(out, "%s1", printed++ ? "," : "");
-                if (is_stride) sb_printf(out, "@%d", o);
+// Fewest bits first, then the lowest target, then the nearest source.
+static const Layout *swizzled_digits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits,
+                                     int element_bits) {
+    int64_t reach = 0;
+    for (int bit = 0, count = bits_in(rank_in, bits); bit < count; bit++) reach |= bits->images[bit][rank_out - 1];
+    int top = log2_above(reach + 1);
+    for (int width = 1; 2 * width <= top; width++)
+        for (int base = 0; base + 2 * width <= top; base++)
+            for (int shift = width; base + width + shift <= top; shift++) {
+                Swizzle s = {width, base, shift};
+                const Layout *found = digits_under(arena, rank_in, rank_out, bits, s, element_bits);
+                if (found) return found;
             }
-        if (count > 1) sb_char(out, ')');
-    }
-    if (tuple) sb_char(out, ')');
+    return NULL;
 }
 
-static unsigned unnamed_outputs(const Layout *layout) {
-    if (layout->rank_out == 1) return 0;
-    unsigned missing = (1u << layout->rank_out) - 1;
-    for (int i = 0; i < layout->rank_in; i++)
-        for (int d = 0; d < layout->in[i].count; d++)
-            if (layout->in[i].modes[d].stride) missing &= ~(1u << layout->in[i].modes[d].out);
-    return missing;
+static int64_t largest_xor(const LayoutBits *bits, int count, int out) {
+    uint64_t vectors[LAYOUT_MAX_BITS];
+    for (int bit = 0; bit < count; bit++) vectors[bit] = (uint64_t)bits->images[bit][out];
+    return (int64_t)bits_largest(vectors, count);
 }
 
-char *layout_text(Arena *arena, const Layout *layout) {
-    StrBuf out;
-    sb_init(&out, arena);
-    LayoutSwizzle s = layout->swizzle;
-    if (s.bits) sb_printf(&out, "Sw<%d,%d,%d> o ", s.bits, s.base, s.shift);
-    print_half(layout, false, unnamed_outputs(layout), &out);
-    sb_char(&out, ':');
-    print_half(layout, true, unnamed_outputs(layout), &out);
-    return out.text;
+const Layout *layout_of_bits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits, int element_bits) {
+    const Layout *digits = digits_under(arena, rank_in, rank_out, bits, (Swizzle){0}, 0);
+    if (!digits && element_bits && rank_out) digits = swizzled_digits(arena, rank_in, rank_out, bits, element_bits);
+    if (digits) return digits;
+    Layout *layout = layout_new(arena, rank_in, rank_out);
+    for (int in = 0; in < rank_in; in++) layout_add(layout, in, (int64_t)1 << bits->in[in], 0, 0);
+    for (int in = 0; in < rank_in; in++) layout->in[in].ring = bits->ring[in];
+    for (int o = 0; o < rank_out; o++) layout->out_shape[o] = 1 + largest_xor(bits, bits_in(rank_in, bits), o);
+    layout->bits = arena_copy(arena, bits, sizeof *bits);
+    return layout;
 }
 
 // ---- queries ----
@@ -330,20 +180,32 @@ int64_t layout_size_out(const Layout *layout) {
     return size;
 }
 
-void layout_eval(const Layout *layout, const int64_t *in, int64_t *out) {
-    for (int i = 0; i < layout->rank_out; i++) out[i] = 0;
+static void eval_bits(const Layout *layout, const int64_t *in, int64_t *out) {
+    for (int i = 0, first = 0; i < layout->rank_in; first += layout->bits->in[i++])
+        for (int bit = 0; bit < layout->bits->in[i]; bit++)
+            for (int o = 0; o < layout->rank_out && in[i] >> bit & 1; o++)
+                out[o] ^= layout->bits->images[first + bit][o];
+}
+
+static void eval_digits(const Layout *layout, const int64_t *in, int64_t *out) {
     for (int i = 0; i < layout->rank_in; i++) {
         int64_t rest = in[i];
         for (int d = 0; d < layout->in[i].count; d++) {
             const LayoutMode *mode = &layout->in[i].modes[d];
-            bool slowest = d == layout->in[i].count - 1;   // does not wrap, as in CuTe
-            out[mode->out] += (slowest ? rest : rest % mode->extent) * mode->stride;
+            bool goes_on = d == layout->in[i].count - 1 && !layout->in[i].ring;   // as in CuTe
+            out[mode->out] += (goes_on ? rest : rest % mode->extent) * mode->stride;
             rest /= mode->extent;
         }
     }
+}
+
+void layout_eval(const Layout *layout, const int64_t *in, int64_t *out) {
+    for (int i = 0; i < layout->rank_out; i++) out[i] = 0;
+    if (layout->bits) eval_bits(layout, in, out);
+    else eval_digits(layout, in, out);
     if (layout->swizzle.bits) {
         int64_t *last = &out[layout->rank_out - 1];
-        *last = swizzle_apply_bits(swizzle_in_elements(layout), *last);
+        *last = swizzle_apply(layout_swizzle(layout), *last);
     }
 }
 
@@ -354,10 +216,28 @@ int64_t layout_linear(const Layout *layout, const int64_t *in) {
     return linear;
 }
 
-bool layout_equal(const Layout *a, const Layout *b) {
-    if (a == b) return true;
-    if (!a || !b || a->rank_in != b->rank_in || a->rank_out != b->rank_out) return false;
-    if (memcmp(&a->swizzle, &b->swizzle, sizeof a->swizzle) != 0 || a->element_bits != b->element_bits) return false;
+bool layout_first_difference(const Layout *a, const Layout *b, int64_t *in) {
+    int64_t of_a[LAYOUT_MAX_RANK], of_b[LAYOUT_MAX_RANK];
+    for (int64_t n = 0, size = layout_size_in(a); n < size; n++) {
+        int64_t rest = n;
+        for (int i = 0; i < a->rank_in; rest /= layout_extent_in(a, i++)) in[i] = rest % layout_extent_in(a, i);
+        layout_eval(a, in, of_a);
+        layout_eval(b, in, of_b);
+        if (memcmp(of_a, of_b, sizeof *of_a * (size_t)a->rank_out)) return true;
+    }
+    return false;
+}
+
+static bool same_box(const Layout *a, const Layout *b) {
+    if (a->rank_in != b->rank_in || a->rank_out != b->rank_out) return false;
+    for (int o = 0; o < a->rank_out; o++)
+        if (a->out_shape[o] != b->out_shape[o]) return false;
+    for (int i = 0; i < a->rank_in; i++)
+        if (a->in[i].ring != b->in[i].ring || layout_extent_in(a, i) != layout_extent_in(b, i)) return false;
+    return true;
+}
+
+static bool same_digits(const Layout *a, const Layout *b) {
     for (int i = 0; i < a->rank_in; i++) {
         if (a->in[i].count != b->in[i].count) return false;
         for (int d = 0; d < a->in[i].count; d++) {
@@ -368,73 +248,29 @@ bool layout_equal(const Layout *a, const Layout *b) {
     return true;
 }
 
-// ---- digits by output ----
-
-// A digit seen from its output: where in its input it stands.
-typedef struct Digit {
-    int64_t extent, stride, weight;   // weight: what one step of the digit is worth in the input
-    int input;
-} Digit;
-
-enum { MAX_DIGITS = LAYOUT_MAX_RANK * LAYOUT_MAX_MODES };
-
-static int compare_digits(const void *a, const void *b) {
-    const Digit *x = a, *y = b;
-    return (x->stride > y->stride) - (x->stride < y->stride);
+// Digits without a swizzle are equal only as data; of other forms the same map may have several.
+bool layout_equal(const Layout *a, const Layout *b) {
+    int64_t at[LAYOUT_MAX_RANK];
+    if (a == b) return true;
+    if (!a || !b || !same_box(a, b)) return false;
+    bool plain = !a->bits && !b->bits && !a->swizzle.bits && !b->swizzle.bits;
+    bool alike = !a->bits && !b->bits && a->element_bits == b->element_bits &&
+                 !memcmp(&a->swizzle, &b->swizzle, sizeof a->swizzle) && same_digits(a, b);
+    return alike || (!plain && !layout_first_difference(a, b, at));
 }
 
-// Digits that reach `out`, smallest stride first; broadcasts are no digit of any output.
-static int digits_of(const Layout *layout, int out, Digit *digits) {
-    int count = 0;
-    for (int i = 0; i < layout->rank_in; i++) {
-        int64_t weight = 1;
-        for (int d = 0; d < layout->in[i].count; d++) {
-            const LayoutMode *mode = &layout->in[i].modes[d];
-            if (mode->stride && mode->out == out) digits[count++] = (Digit){mode->extent, mode->stride, weight, i};
-            weight *= mode->extent;
-        }
+// The run's bits are the lowest of the last input and of the last output, and nothing else reaches those.
+static bool bits_keep_runs(const Layout *layout, int64_t run) {
+    int last = layout->rank_in - 1, out = layout->rank_out - 1, first = bits_in(last, layout->bits);
+    if (log2_exact(run) < 0 || log2_exact(run) > layout->bits->in[last]) return false;
+    for (int bit = 0, count = bits_in(layout->rank_in, layout->bits); bit < count; bit++) {
+        const int64_t *image = layout->bits->images[bit];
+        bool in_run = bit >= first && bit < first + log2_exact(run);
+        for (int o = 0; o < out && in_run; o++)
+            if (image[o]) return false;
+        if (in_run ? image[out] != (int64_t)1 << (bit - first) : image[out] % run != 0) return false;
     }
-    qsort(digits, (size_t)count, sizeof *digits, compare_digits);
-    return count;
-}
-
-// Whether no two digit combinations give the same sum: tried one by one for small ranges.
-static bool sums_differ(const Digit *digits, int count) {
-    enum { CAP = 1 << 16 };
-    unsigned char seen[CAP / 8] = {0};
-    int64_t range = 1, size = 1;
-    for (int d = 0; d < count; d++) {
-        range += (digits[d].extent - 1) * digits[d].stride;
-        if (__builtin_mul_overflow(size, digits[d].extent, &size)) return false;
-    }
-    if (size > range || range > CAP) return false;   // by counting; or beyond what is tried
-    for (int64_t n = 0; n < size; n++) {
-        int64_t rest = n, sum = 0;
-        for (int d = 0; d < count; rest /= digits[d++].extent) sum += rest % digits[d].extent * digits[d].stride;
-        if (seen[sum / 8] >> sum % 8 & 1) return false;
-        seen[sum / 8] |= (unsigned char)(1 << sum % 8);
-    }
-    return true;
-}
-
-// Each output has its own digits and a swizzle is a bijection, so outputs can be judged alone. When every stride lies
-// beyond the sum of all smaller digits no two sums meet (mixed radix with gaps); else small cases are enumerated.
-bool layout_injective(const Layout *layout) {
-    for (int i = 0; i < layout->rank_in; i++)
-        for (int d = 0; d < layout->in[i].count; d++)
-            if (layout->in[i].modes[d].stride == 0) return false;
-    for (int out = 0; out < layout->rank_out; out++) {
-        Digit digits[MAX_DIGITS];
-        int count = digits_of(layout, out, digits);
-        int64_t reach = 0;
-        bool disjoint = true;
-        for (int d = 0; d < count; d++) {
-            disjoint = disjoint && digits[d].stride > reach;
-            reach += (digits[d].extent - 1) * digits[d].stride;
-        }
-        if (!disjoint && !sums_differ(digits, count)) return false;
-    }
-    return true;
+    return layout->rank_out == 1 || layout->out_shape[out] % run == 0;
 }
 
 // They are the fastest digit, and every other step is a multiple of them.
@@ -442,6 +278,7 @@ bool layout_keeps_runs(const Layout *layout, int64_t run) {
     const LayoutInput *last = &layout->in[layout->rank_in - 1];
     int out = layout->rank_out - 1;
     if (run == 1) return true;
+    if (layout->bits) return bits_keep_runs(layout, run);
     if (last->count == 0 || last->modes[0].stride != 1 || last->modes[0].out != out) return false;
     if (last->modes[0].extent % run != 0 || (layout->rank_out > 1 && layout->out_shape[out] % run != 0)) return false;
     for (int i = 0; i < layout->rank_in; i++)
@@ -453,8 +290,7 @@ bool layout_keeps_runs(const Layout *layout, int64_t run) {
 }
 
 int64_t layout_period(const Layout *layout) {
-    LayoutSwizzle s = layout->swizzle;
-    return s.bits ? (int64_t)1 << (s.bits + s.base + (s.shift < 0 ? -s.shift : s.shift)) : 1;
+    return layout->swizzle.bits ? swizzle_period(layout->swizzle) : 1;
 }
 
 // ---- shared memory ----
@@ -472,7 +308,7 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
     return layout_finish(layout);
 }
 
-const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, LayoutSwizzle swizzle, int element_bits) {
+const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, Swizzle swizzle, int element_bits) {
     Layout *layout = arena_copy(arena, plain, sizeof *plain);
     layout->swizzle = swizzle;
     layout->element_bits = element_bits;
@@ -497,25 +333,7 @@ const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, i
     layout_add(layout, 0, rows / group, 1, 1);
     layout_add(layout, 1, panel, 1, 2);
     layout_add(layout, 1, columns / panel, 1, 0);
-    layout->swizzle = (LayoutSwizzle){log2_exact(panel_chunks), CHUNK_LOG2_BYTES, ROWS_LOG2};
+    layout->swizzle = (Swizzle){log2_exact(panel_chunks), CHUNK_LOG2_BYTES, ROWS_LOG2};
     layout->element_bits = element_bits;
     return layout_finish(layout);
-}
-
-// ---- inverse ----
-const Layout *layout_inverse(Arena *arena, const Layout *tv, const char **why) {
-    if (tv->swizzle.bits) return refuse(arena, why, "a swizzled layout has no digit-wise inverse");
-    Layout *inverse = layout_new(arena, tv->rank_out, tv->rank_in);
-    for (int out = 0; out < tv->rank_out; out++) {
-        Digit digits[MAX_DIGITS];
-        int count = digits_of(tv, out, digits);
-        int64_t next = 1;
-        for (int d = 0; d < count; next *= digits[d++].extent) {
-            if (digits[d].stride != next)
-                return refuse(arena, why, "output %d: after %" PRId64 " elements the next digit has stride %" PRId64,
-                              out, next, digits[d].stride);
-            layout_add(inverse, out, digits[d].extent, digits[d].weight, digits[d].input);
-        }
-    }
-    return layout_finish(inverse);
 }

@@ -18,7 +18,6 @@
 //
 // Limits: sizes are powers of two; 62 bits on either side.
 #include "layout/linear.h"
-#include "support/vec.h"
 #include <string.h>
 
 // ---- elimination on words ----
@@ -63,6 +62,15 @@ int bits_rank(const uint64_t *vectors, int count) {
         rank++;
     }
     return rank;
+}
+
+uint64_t bits_largest(const uint64_t *vectors, int count) {
+    Echelon e = {{0}, {0}};
+    uint64_t sum = 0;
+    for (int i = 0; i < count; i++) insert(&e, vectors[i], i);
+    for (int top = 63; top >= 0; top--)
+        if (!(sum >> top & 1)) sum ^= e.row[top];
+    return sum;
 }
 
 int bits_echelon(uint64_t *vectors, int count) {
@@ -207,7 +215,7 @@ Linear linear_empty(void) {
     return (Linear){0, 0, NULL, NULL, NULL};
 }
 
-static bool check_dims(LayoutContext *cx, const LinearDim *dims, int count, const char *kind) {
+bool linear_check_dims(LayoutContext *cx, const LinearDim *dims, int count, const char *kind) {
     for (int i = 0; i < count; i++)
         if (find(dims, i, dims[i].name) >= 0)
             return layout_refuse(cx, "two %s dims are called '%.40s'", kind, dims[i].name);
@@ -219,7 +227,8 @@ static bool check_dims(LayoutContext *cx, const LinearDim *dims, int count, cons
 
 Linear linear_make(LayoutContext *cx, const LinearDim *ins, int in_count, const LinearDim *outs, int out_count,
                    const uint64_t *columns) {
-    if (!check_dims(cx, ins, in_count, "input") || !check_dims(cx, outs, out_count, "output")) return linear_empty();
+    if (!linear_check_dims(cx, ins, in_count, "input") || !linear_check_dims(cx, outs, out_count, "output"))
+        return linear_empty();
     int in_bits = total_bits(ins, in_count);
     uint64_t outside = ~mask_of(total_bits(outs, out_count));
     for (int i = 0; i < in_bits; i++)
@@ -342,8 +351,8 @@ Linear linear_multiply(LayoutContext *cx, Linear a, Linear b) {
     LinearDim *outs = NEW_ARRAY(cx->arena, LinearDim, a.out_count + b.out_count);
     int in_count = merge_dims(cx, a.ins, a.in_count, b.ins, b.in_count, ins);
     int out_count = merge_dims(cx, a.outs, a.out_count, b.outs, b.out_count, outs);
-    check_dims(cx, ins, in_count, "input");
-    check_dims(cx, outs, out_count, "output");
+    linear_check_dims(cx, ins, in_count, "input");
+    linear_check_dims(cx, outs, out_count, "output");
     if (cx->failed) return linear_empty();
 
     int *a_places = NEW_ARRAY(cx->arena, int, a.out_count), *b_places = NEW_ARRAY(cx->arena, int, b.out_count);
@@ -404,6 +413,23 @@ static uint64_t *columns_in_outs_of(LayoutContext *cx, Linear a, Linear b) {
     return columns;
 }
 
+// Smallest preimages of the wanted images of `a`, of the inputs that are not left out, in those of `outer`.
+static bool solve(LayoutContext *cx, const uint64_t *wanted, Linear a, const bool *left_out_of_a, Linear outer,
+                  const bool *left_out_of_outer, uint64_t *columns) {
+    Echelon e = {{0}, {0}};
+    for (int in = 0, column = 0; in < outer.in_count; in++)
+        for (int bit = 0; bit < outer.ins[in].bits; bit++, column++)
+            if (!left_out_of_outer[in]) insert(&e, outer.columns[column], column);
+    for (int in = 0, column = 0; in < a.in_count; in++)
+        for (int bit = 0; bit < a.ins[in].bits; bit++, column++) {
+            if (left_out_of_a[in]) continue;
+            columns[column] = 0;
+            if (reduce(&e, wanted[column], &columns[column]))
+                return layout_refuse(cx, "the outer layout does not reach every element: no solution");
+        }
+    return true;
+}
+
 Linear linear_invert_and_compose(LayoutContext *cx, Linear a, Linear outer) {
     uint64_t *wanted = columns_in_outs_of(cx, a, outer);
     if (cx->failed) return linear_empty();
@@ -428,20 +454,15 @@ Linear linear_invert_and_compose(LayoutContext *cx, Linear a, Linear outer) {
         return linear_empty();
     }
 
-    // 2. The rest: smallest preimages in the remaining inputs of `outer`.
-    Echelon e = {{0}, {0}};
-    for (int in = 0, column = 0; in < outer.in_count; in++)
-        for (int bit = 0; bit < outer.ins[in].bits; bit++, column++)
-            if (!same_in_outer[in]) insert(&e, outer.columns[column], column);
-    for (int in = 0, column = 0; in < a.in_count; in++)
-        for (int bit = 0; bit < a.ins[in].bits; bit++, column++) {
-            if (same_in_a[in]) continue;
-            columns[column] = 0;
-            if (reduce(&e, wanted[column], &columns[column])) {
-                layout_refuse(cx, "the outer layout does not reach every element: no solution");
-                return linear_empty();
-            }
-        }
+    // 2. The rest.
+    if (!solve(cx, wanted, a, same_in_a, outer, same_in_outer, columns)) return linear_empty();
+    return linear_make(cx, a.ins, a.in_count, outer.ins, outer.in_count, columns);
+}
+
+Linear linear_solve(LayoutContext *cx, Linear a, Linear outer) {
+    uint64_t *wanted = columns_in_outs_of(cx, a, outer), *columns = NEW_ARRAY(cx->arena, uint64_t, linear_in_bits(a));
+    bool *no_a = NEW_ARRAY(cx->arena, bool, a.in_count), *no_outer = NEW_ARRAY(cx->arena, bool, outer.in_count);
+    if (cx->failed || !solve(cx, wanted, a, no_a, outer, no_outer, columns)) return linear_empty();
     return linear_make(cx, a.ins, a.in_count, outer.ins, outer.in_count, columns);
 }
 
@@ -722,135 +743,4 @@ Linear linear_grow(LayoutContext *cx, Linear a, const int *bits) {
         result = linear_multiply(cx, result, more);
     }
     return result;
-}
-
-// ---- text ----
-
-void linear_print(StrBuf *out, Linear a) {
-    sb_char(out, '{');
-    for (int in = 0; in < a.in_count; in++) {
-        sb_printf(out, "%s%s: [", in ? ", " : "", a.ins[in].name);
-        for (int bit = 0; bit < a.ins[in].bits; bit++) {
-            sb_str(out, bit ? ",(" : "(");
-            for (int i = 0; i < a.out_count; i++) {
-                if (i) sb_char(out, ',');
-                tuple_print_integer(out, linear_basis(a, in, bit, i));
-            }
-            sb_char(out, ')');
-        }
-        sb_char(out, ']');
-    }
-    sb_str(out, "} -> (");
-    for (int i = 0; i < a.out_count; i++)
-        sb_printf(out, "%s%s: %lld", i ? ", " : "", a.outs[i].name, 1LL << a.outs[i].bits);
-    sb_char(out, ')');
-}
-
-char *linear_text(Arena *arena, Linear a) {
-    StrBuf out;
-    sb_init(&out, arena);
-    linear_print(&out, a);
-    return out.text;
-}
-
-static const char *scan_name(Scan *scan) {
-    scan_space(scan);
-    size_t length = strspn(scan->at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
-    if (!length) layout_refuse(scan->cx, "syntax: expected a name at '%.12s'", scan->at);
-    const char *name = arena_strndup(scan->cx->arena, scan->at, length);
-    scan->at += length;
-    return name;
-}
-
-// The images come before the output sizes that pack them: they are kept as tuples until those are known.
-Linear linear_scan(Scan *scan) {
-    LayoutContext *cx = scan->cx;
-    VEC(LinearDim) ins = {0}, outs = {0};
-    VEC(Tuple) images = {0};
-    scan_expect(scan, '{');
-    if (!scan_accept(scan, '}')) {
-        do {
-            LinearDim dim = {scan_name(scan), 0};
-            scan_expect(scan, ':');
-            scan_expect(scan, '[');
-            if (!scan_accept(scan, ']')) {
-                do {
-                    vec_push(cx->arena, &images, scan_tuple(scan));
-                    dim.bits++;
-                } while (scan_accept(scan, ','));
-                scan_expect(scan, ']');
-            }
-            vec_push(cx->arena, &ins, dim);
-        } while (scan_accept(scan, ','));
-        scan_expect(scan, '}');
-    }
-    scan_expect(scan, '-');
-    scan_expect(scan, '>');
-    scan_expect(scan, '(');
-    if (!scan_accept(scan, ')')) {
-        do {
-            LinearDim dim = {scan_name(scan), 0};
-            scan_expect(scan, ':');
-            int64_t size = scan_integer(scan);
-            if (!cx->failed) dim.bits = log2_size(cx, size);
-            vec_push(cx->arena, &outs, dim);
-        } while (scan_accept(scan, ','));
-        scan_expect(scan, ')');
-    }
-    if (cx->failed || !check_dims(cx, outs.items, outs.count, "output")) return linear_empty();
-    uint64_t *columns = NEW_ARRAY(cx->arena, uint64_t, images.count);
-    for (int i = 0; i < images.count; i++) {
-        if (tuple_rank(images.items[i]) != outs.count) layout_refuse(cx, "an image has another rank than the outputs");
-        for (int j = 0, shift = 0; j < outs.count && !cx->failed; shift += outs.items[j++].bits) {
-            Tuple entry = tuple_mode(images.items[i], j);
-            if (entry.kind != TUPLE_INT || (uint64_t)entry.value >> outs.items[j].bits)
-                layout_refuse(cx, "an image lies outside the output sizes");
-            columns[i] |= (uint64_t)entry.value << shift;
-        }
-    }
-    return cx->failed ? linear_empty() : linear_make(cx, ins.items, ins.count, outs.items, outs.count, columns);
-}
-
-Linear linear_parse(LayoutContext *cx, const char *text) {
-    Scan scan = scan_text(cx, text);
-    Linear a = linear_scan(&scan);
-    scan_end(&scan);
-    return a;
-}
-
-// ---- apply as code ----
-
-int linear_terms(LayoutContext *cx, Linear a, int out, LinearTerm **terms) {
-    int shift = linear_out_shift(a, out), count = 0;
-    *terms = NEW_ARRAY(cx->arena, LinearTerm, a.in_count * 2 * (LINEAR_MAX_BITS + 1));
-    for (int in = 0, column = 0; in < a.in_count; column += a.ins[in++].bits)
-        for (int distance = -LINEAR_MAX_BITS; distance <= LINEAR_MAX_BITS; distance++) {
-            uint64_t mask = 0, survive = 0;   // `survive`: input bits that the shift alone would keep within the word
-            for (int bit = 0; bit < a.ins[in].bits; bit++) {
-                int to = bit + distance;
-                if (to < 0) continue;
-                survive |= (uint64_t)1 << bit;
-                if (to < a.outs[out].bits && (a.columns[column + bit] >> (shift + to) & 1)) mask |= (uint64_t)1 << bit;
-            }
-            if (mask) (*terms)[count++] = (LinearTerm){in, distance, mask, mask != survive};
-        }
-    return count;
-}
-
-char *linear_code(LayoutContext *cx, Linear a, int out) {
-    LinearTerm *terms;
-    int count = linear_terms(cx, a, out, &terms);
-    StrBuf text;
-    sb_init(&text, cx->arena);
-    for (int i = 0; i < count; i++) {
-        LinearTerm t = terms[i];
-        const char *name = a.ins[t.in].name;
-        if (i) sb_str(&text, " ^ ");
-        if (t.shift) sb_char(&text, '(');
-        if (t.masked) sb_printf(&text, "(%s & %lld)", name, (long long)t.mask);
-        else sb_str(&text, name);
-        if (t.shift) sb_printf(&text, t.shift > 0 ? " << %d)" : " >> %d)", t.shift > 0 ? t.shift : -t.shift);
-    }
-    if (!count) sb_char(&text, '0');
-    return text.text;
 }

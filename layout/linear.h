@@ -13,8 +13,6 @@
 // no return bool; operations that may have no answer (division, quotient) return false for "there is none".
 #pragma once
 #include "layout/context.h"
-#include "layout/tuple.h"
-#include "support/strbuf.h"
 
 enum { LINEAR_MAX_BITS = 62 };   // of all inputs, and of all outputs, together
 
@@ -29,7 +27,7 @@ typedef struct Linear {
     const uint64_t *columns;   // image of each input bit, inputs minor to major
 } Linear;
 
-// ---- construction, text ----
+// ---- construction ----
 Linear linear_empty(void);
 Linear linear_make(LayoutContext *cx, const LinearDim *ins, int in_count, const LinearDim *outs, int out_count,
                    const uint64_t *columns);   // copies; refuses duplicate names and images outside
@@ -37,10 +35,8 @@ Linear linear_identity1d(LayoutContext *cx, int64_t size, const char *in,
                          const char *out);   // size 0: the empty layout
 Linear linear_strided1d(LayoutContext *cx, int64_t size, int64_t stride, const char *in, const char *out);
 Linear linear_zeros1d(LayoutContext *cx, int64_t size, const char *in, const char *out, int64_t out_size);
-Linear linear_parse(LayoutContext *cx, const char *text);
-Linear linear_scan(Scan *scan);
-void linear_print(StrBuf *out, Linear a);
-char *linear_text(Arena *arena, Linear a);
+
+bool linear_check_dims(LayoutContext *cx, const LinearDim *dims, int count, const char *kind);   // names and bits
 
 // ---- queries ----
 int linear_in_bits(Linear a);
@@ -68,6 +64,7 @@ Linear linear_compose(LayoutContext *cx, Linear inner, Linear outer);   // outer
 // X with outer(X(i)) = a(i). A dim of both with equal bases is mapped by the identity; the rest is the smallest
 // preimage.
 Linear linear_invert_and_compose(LayoutContext *cx, Linear a, Linear outer);
+Linear linear_solve(LayoutContext *cx, Linear a, Linear outer);   // the same without that rule: smallest preimages
 Linear linear_invert(LayoutContext *cx, Linear a);
 Linear linear_pseudoinvert(LayoutContext *cx, Linear a);   // smallest preimages; needs surjectivity
 Linear linear_flatten_ins(LayoutContext *cx, Linear a);
@@ -91,19 +88,9 @@ Linear linear_rename_outs(LayoutContext *cx, Linear a, const char *const *names)
 Linear linear_clamp(LayoutContext *cx, Linear a, const int *bits);
 Linear linear_grow(LayoutContext *cx, Linear a, const int *bits);
 
-// ---- apply as code ----
-// out = XOR over terms of ((in & mask) << shift), or >> -shift. One term per (input, distance) between a bit and its
-// image; `masked` is false where the mask keeps every bit that the input can have.
-typedef struct LinearTerm {
-    int in, shift;
-    uint64_t mask;
-    bool masked;
-} LinearTerm;
-int linear_terms(LayoutContext *cx, Linear a, int out, LinearTerm **terms);
-char *linear_code(LayoutContext *cx, Linear a, int out);   // as an expression, `0` when there are no terms
-
 // ---- elimination on words, for the other files of this folder ----
 int bits_rank(const uint64_t *vectors, int count);
+uint64_t bits_largest(const uint64_t *vectors, int count);   // of the sums of any of them
 // The reduced echelon form whose leading bits are the lowest ones: row i has its lowest bit where no other row has one.
 int bits_echelon(uint64_t *vectors, int count);                                     // in place; returns the rank
 int bits_nullspace(const uint64_t *vectors, int count, int dim, uint64_t *basis);   // x with v . x = 0 for all v

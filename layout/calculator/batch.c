@@ -1,6 +1,6 @@
 #include "layout/calculator/batch.h"
 #include "layout/calculator/batch_json.h"
-#include "layout/swizzle.h"
+#include "layout/calculator/swizzled.h"
 #include "support/fail.h"
 #include "support/vec.h"
 #include <stdlib.h>
@@ -123,7 +123,7 @@ static void answer_eval(Question *q) {
 
 static Swizzle parse_swizzle(LayoutContext *cx, const char *text) {
     Scan scan = scan_text(cx, text);
-    Swizzle s = swizzle_scan(&scan);
+    Swizzle s = scan_swizzle(&scan);
     scan_end(&scan);
     return s;
 }

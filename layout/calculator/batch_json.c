@@ -1,5 +1,6 @@
 #include "layout/calculator/batch_json.h"
-#include "layout/encoding.h"
+#include "layout/calculator/encoding.h"
+#include "layout/calculator/linear_text.h"
 #include "layout/optimal_swizzle.h"
 #include "support/json.h"
 #include "support/vec.h"

@@ -1,8 +1,9 @@
 #include "layout/calculator/calc.h"
-#include "layout/bridge.h"
-#include "layout/encoding.h"
+#include "layout/calculator/bridge.h"
+#include "layout/calculator/encoding.h"
+#include "layout/calculator/tiled_copy.h"
+#include "layout/cost.h"
 #include "layout/optimal_swizzle.h"
-#include "layout/tiled_copy.h"
 #include "support/map.h"
 #include "support/vec.h"
 #include <ctype.h>
@@ -648,7 +649,7 @@ static CalcValue quoted(Scan *scan) {
 }
 
 static CalcValue swizzle_literal(Scan *scan) {
-    Swizzle s = swizzle_scan(scan);
+    Swizzle s = scan_swizzle(scan);
     scan_expect(scan, '>');
     return (CalcValue){.kind = CALC_SWIZZLE, .swizzle = s};
 }

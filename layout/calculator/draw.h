@@ -5,10 +5,10 @@
 //   owners   of a thread-value layout over a tile: cell (m, n) shows which thread holds it as which value
 //   banks    of a layout (row, column) -> element in shared memory: cell shows its bank; conflicting cells are marked
 #pragma once
+#include "layout/calculator/linear_text.h"
+#include "layout/calculator/swizzled.h"
 #include "layout/cost.h"
 #include "layout/layout.h"
-#include "layout/linear.h"
-#include "layout/swizzle.h"
 
 typedef struct DrawCell {
     const char *text;   // "" when nothing is there

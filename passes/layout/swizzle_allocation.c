@@ -62,7 +62,7 @@ static void consider_swizzles(Chooser *chooser, const Layout *plain) {
     for (int b = 0; b < COUNT_OF(bases); b++)
         for (int bits = 1; bits <= 5; bits++)
             for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
-                LayoutSwizzle swizzle = {bits, bases[b], shift};
+                Swizzle swizzle = {bits, bases[b], shift};
                 const Layout *swizzled = layout_with_swizzle(chooser->context->arena, plain, swizzle, element_bits);
                 if (!swizzled) break;   // no longer period fits either
                 consider(chooser, swizzled);

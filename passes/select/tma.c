@@ -45,11 +45,11 @@ static const char *panels_in(const Buf *shared, int span, TmaPanels *out) {
     return NULL;
 }
 
-static LayoutSwizzle swizzle_of(int span) {
+static Swizzle swizzle_of(int span) {
     enum { SHIFT = 3 };   // from the bits of a row's number to those of the position in the row
     int unit = tma_facts.unit_bytes;
-    if (span == 0) return (LayoutSwizzle){0};
-    return (LayoutSwizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
+    if (span == 0) return (Swizzle){0};
+    return (Swizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
 }
 
 // The layout's offsets along an input, in elements from the buffer's start: steps of `stride` up to `extent`, then of
@@ -71,7 +71,7 @@ static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t s
 static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *panels) {
     int rank = buf_slot_rank(shared);
     int64_t stride = panels->columns;
-    LayoutSwizzle swizzle = swizzle_of(panels->swizzle);
+    Swizzle swizzle = swizzle_of(panels->swizzle);
     if (layout->rank_in != rank || memcmp(&layout->swizzle, &swizzle, sizeof swizzle) != 0) return false;
     for (int d = rank - 2; d >= 0; d--) {
         int64_t extent = buf_extent(shared, shared->stage_dims + d);

@@ -2,9 +2,9 @@
 // and says what is really so. docs/layouts.md tells the story; "claims ..." in a comment marks an error of the
 // write-up.
 #include "layout/calculator/calc.h"
-#include "layout/tiled_copy.h"
-#include "layout/tma.h"
-#include "layout/view.h"
+#include "layout/calculator/tiled_copy.h"
+#include "layout/calculator/tma.h"
+#include "layout/calculator/view.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 // Encodings against instruction fragments, ldmatrix, and the optimal swizzle against counting banks.
-#include "layout/bridge.h"
+#include "layout/calculator/bridge.h"
+#include "layout/calculator/encoding.h"
+#include "layout/calculator/linear_text.h"
+#include "layout/calculator/tiled_copy.h"
 #include "layout/cost.h"
-#include "layout/encoding.h"
 #include "layout/optimal_swizzle.h"
-#include "layout/tiled_copy.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 
@@ -266,6 +267,44 @@ static void conversions_between_register_layouts_cost_what_they_must(void **stat
     assert_int_equal(conversion_cost(&cx, to_linear(&cx, two_warps, 32, 16), to_linear(&cx, other, 32, 16)).kind,
                      CONVERT_BY_SHARED);
     assert_false(cx.failed);
+}
+
+// ---- by counting ----
+
+static bool threads_and_values(LayoutContext *cx, Swizzled a, int64_t *threads, int64_t *values) {
+    enum { LARGEST = 1 << 22 };
+    if (cute_rank(a.layout) != 2) return layout_refuse(cx, "expected a layout of (thread, value)");
+    *threads = cute_size(cx, cute_mode(a.layout, 0));
+    *values = cute_size(cx, cute_mode(a.layout, 1));
+    if (layout_mul(cx, *threads, *values) > LARGEST) layout_refuse(cx, "too large to enumerate");
+    return !cx->failed;
+}
+
+static bool runs_of(Swizzled a, int64_t threads, int64_t values, int64_t width) {
+    for (int64_t thread = 0; thread < threads; thread++)
+        for (int64_t value = 0; value < values; value++) {
+            int64_t first = swizzled_at(a, thread + value / width * width * threads);
+            if (first % width || swizzled_at(a, thread + value * threads) != first + value % width) return false;
+        }
+    return true;
+}
+
+static int64_t vector_width_counted(LayoutContext *cx, Swizzled a, int64_t most) {
+    int64_t threads, values, width = 1;
+    if (!threads_and_values(cx, a, &threads, &values)) return 1;
+    while (2 * width <= most && values % (2 * width) == 0 && runs_of(a, threads, values, 2 * width)) width *= 2;
+    return width;
+}
+
+static SharedCost shared_cost_of(LayoutContext *cx, Swizzled a, int element_bits, int64_t value, int64_t width,
+                                 MemoryShape memory) {
+    enum { WARP = 32 };
+    int64_t threads, values, addresses[WARP];
+    if (!threads_and_values(cx, a, &threads, &values)) return (SharedCost){0, 0};
+    int lanes = threads < WARP ? (int)threads : WARP;
+    for (int i = 0; i < lanes; i++) addresses[i] = swizzled_at(a, i + value * threads) * element_bits / 8;
+    int64_t bytes = width * element_bits / 8;
+    return shared_cost_counted(addresses, lanes, bytes < 1 ? 1 : (int)bytes, memory);
 }
 
 static void vector_widths_agree(void **state) {

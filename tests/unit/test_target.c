@@ -1,4 +1,5 @@
 // Targets and mma instructions: rows that fit together, register layouts against the formulas of the PTX ISA.
+#include "layout/algebra.h"
 #include "target/target.h"
 #include "tests/unit/unit.h"
 #include <stdbool.h>
@@ -48,7 +49,8 @@ static void owns_each(Arena *arena, const char *text, int64_t rows, int64_t colu
         }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++) assert_int_equal(owners[i][j], 1);
-    assert_non_null(layout_inverse(arena, tv, &why));
+    LayoutContext cx = layout_context(arena);
+    assert_non_null(layout_right_inverse(&cx, tv));
 }
 
 static void fragments_own_each_element(void **state) {

@@ -1,4 +1,4 @@
-#include "layout/view.h"
+#include "layout/calculator/view.h"
 #include <string.h>
 
 // ---- dims ----

@@ -4,7 +4,7 @@
 // A TV layout maps (thread, value) to an offset in a column-major tile. An atom is one instruction: its tile, its
 // threads, and a TV layout per operand. Atoms are data (target/atoms.def) and arguments here.
 #pragma once
-#include "layout/cute.h"
+#include "layout/calculator/cute.h"
 
 typedef struct MmaAtom {
     int64_t m, n, k;

@@ -5,7 +5,7 @@
 // dim by at most 256; boxes follow each other in memory, those along the contiguous dim ("panels") last. Within a box,
 // rows lie one after the other and Sw<log2(bytes / 16),4,3> acts on bytes.
 #pragma once
-#include "layout/swizzle.h"
+#include "layout/calculator/swizzled.h"
 
 enum { TMA_MAX_RANK = 5 };
 

@@ -29,7 +29,7 @@
 // needs free places for the repetitions, not those of the composition in particular (multiply_mode).
 //
 // Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
-#include "layout/cute.h"
+#include "layout/calculator/cute.h"
 #include "support/vec.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "layout/tma.h"
+#include "layout/calculator/tma.h"
 
 enum { MOST_BOX = 256, MOST_PIXELS = 1024, CHUNK_BYTES = 16, ROW_BYTES = 128 };
 

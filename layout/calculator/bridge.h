@@ -1,13 +1,12 @@
-// Between the notations: shape:stride with a swizzle, linear over F2, and the layout of the passes.
+// Between the calculator's notations: nested shape:stride with a swizzle, and linear over F2.
 //
 // The bridge converts exactly when both sides are the same map, and otherwise gives the reason. A shape:stride layout
 // is linear iff every extent is a power of two and no addition of its strides carries: adding is then the same as
 // XORing. A linear layout is shape:stride iff no two input bits flip the same output bit; with a swizzle Sw<B,M,S> in
 // front, iff undoing some Sw makes it so, which is searched exhaustively.
 #pragma once
-#include "layout/layout.h"
+#include "layout/calculator/swizzled.h"
 #include "layout/linear.h"
-#include "layout/swizzle.h"
 
 // The offset as a linear function of the top-level modes, named ins[0], ins[1], ...; the output is `out`, its size the
 // smallest power of two that holds all offsets.
@@ -19,9 +18,3 @@ Linear linear_from_tv(LayoutContext *cx, Cute tv, Tuple tile, const char *const 
 // One mode per input, offsets in the outputs' flattened order (the first output fastest). The simplest swizzle that
 // does.
 Swizzled swizzled_from_linear(LayoutContext *cx, Linear a);
-
-// The layout of the passes as a map of linear offsets (row-major over its physical shape, in elements): one mode per
-// input.
-Swizzled swizzled_from_layout(LayoutContext *cx, const Layout *a);
-// And the other way, with one physical dim. NULL when refused.
-const Layout *layout_from_swizzled(LayoutContext *cx, Swizzled a, int element_bits);

@@ -8,7 +8,7 @@
 //     t = tile(c, (128, 64), (bm, bn))               (128,64):(N,1) + 128*N*bm + 64*bn
 //     vectorize(t, (1, 2)), distribute over (8,4)    (16,8):(8*N,8) + ...
 #pragma once
-#include "layout/cute.h"
+#include "layout/calculator/cute.h"
 
 enum { VIEW_MAX_RANK = 8, DIM_MAX_FACTORS = 8 };
 

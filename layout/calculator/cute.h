@@ -12,7 +12,7 @@
 // Results are in the context's arena and immutable. A refusal is in the context (layout/context.h); the value returned
 // then means nothing. Extents are at least 1, strides at least 0, sizes and offsets at most 2^62.
 #pragma once
-#include "layout/tuple.h"
+#include "layout/calculator/tuple.h"
 
 typedef struct Cute {
     int rank;                   // CUTE_LEAF, or the number of modes

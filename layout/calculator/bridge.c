@@ -1,10 +1,6 @@
-#include "layout/bridge.h"
+#include "layout/calculator/bridge.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int log2_exact(int64_t n) {   // -1 when not a power of two
-    return n > 0 && !(n & (n - 1)) ? __builtin_ctzll((unsigned long long)n) : -1;
-}
 
 // ---- shape:stride -> linear ----
 
@@ -107,51 +103,4 @@ Swizzled swizzled_from_linear(LayoutContext *cx, Linear a) {
     }
     result.layout = a.in_count == 1 ? modes[0] : cute_tuple(cx, modes, a.in_count);
     return result;
-}
-
-// ---- the layout of the passes ----
-
-Swizzled swizzled_from_layout(LayoutContext *cx, const Layout *a) {
-    Swizzled result = {{0, 0, 0}, 0, cute_leaf(1, 0)};
-    int64_t pitch[LAYOUT_MAX_RANK], size = 1;   // row-major over the physical shape
-    for (int out = a->rank_out - 1; out >= 0; out--) {
-        pitch[out] = size;
-        size = layout_mul(cx, size, a->out_shape[out]);
-    }
-    Cute *modes = NEW_ARRAY(cx->arena, Cute, a->rank_in);
-    for (int in = 0; in < a->rank_in; in++) {
-        Cute leaves[LAYOUT_MAX_MODES];
-        for (int i = 0; i < a->in[in].count; i++) {
-            LayoutMode mode = a->in[in].modes[i];
-            leaves[i] = cute_leaf(mode.extent, mode.stride ? layout_mul(cx, mode.stride, pitch[mode.out]) : 0);
-        }
-        modes[in] = cute_coalesce(cx, cute_tuple(cx, leaves, a->in[in].count));
-    }
-    result.layout = a->rank_in == 1 ? modes[0] : cute_tuple(cx, modes, a->rank_in);
-    if (a->swizzle.bits) {
-        Swizzle bytes = {a->swizzle.bits, a->swizzle.base, a->swizzle.shift};
-        result.swizzle = swizzle_recast(cx, bytes, 8, a->element_bits);
-    }
-    return result;
-}
-
-static void add_modes(Layout *into, int input, Cute a) {
-    if (a.rank == CUTE_LEAF) layout_add(into, input, a.shape, a.stride, 0);
-    for (int i = 0; i < a.rank; i++) add_modes(into, input, a.modes[i]);
-}
-
-const Layout *layout_from_swizzled(LayoutContext *cx, Swizzled a, int element_bits) {
-    int rank = cute_rank(a.layout);
-    if (a.base) return layout_refuse(cx, "an offset of the swizzle's input cannot be expressed"), NULL;
-    if (rank > LAYOUT_MAX_RANK) return layout_refuse(cx, "more than %d inputs", LAYOUT_MAX_RANK), NULL;
-    Layout *result = layout_new(cx->arena, rank, 1);
-    for (int i = 0; i < rank; i++) add_modes(result, i, cute_mode(a.layout, i));
-    if (a.swizzle.bits) {
-        Swizzle bytes = swizzle_recast(cx, a.swizzle, element_bits, 8);
-        result->swizzle = (LayoutSwizzle){bytes.bits, bytes.base, bytes.shift};
-        result->element_bits = element_bits;
-    }
-    const Layout *finished = cx->failed ? NULL : layout_finish(result);
-    if (!finished) layout_refuse(cx, "too many digits, or a swizzle whose period does not divide the layout");
-    return finished;
 }

@@ -10,7 +10,7 @@
 // A tiled copy with fewer values per access than a fragment holds moves a part of the MMA's tile. Its tiler picks that
 // part, mode by mode; its TV layout counts offsets of the part. See tiled_copy_steps, and docs/layouts.md for the
 // pictures.
-#include "layout/tiled_copy.h"
+#include "layout/calculator/tiled_copy.h"
 
 MmaAtom mma_atom_parse(LayoutContext *cx, int64_t m, int64_t n, int64_t k, const char *threads, const char *a_tv,
                        const char *b_tv, const char *c_tv) {

@@ -2,7 +2,7 @@
 //
 // Text: `5`, `_`, `(3,(2,4))`, `(4)` is a tuple of one; CuTe's mark of a static integer (`_8`) reads as the integer.
 #pragma once
-#include "layout/context.h"
+#include "layout/scan.h"
 #include "support/strbuf.h"
 
 typedef enum { TUPLE_INT, TUPLE_ANY, TUPLE_LIST } TupleKind;
@@ -33,20 +33,6 @@ int64_t tuple_product(LayoutContext *cx, Tuple t);   // refuses `_`
 void tuple_print(StrBuf *out, Tuple t);
 void tuple_print_integer(StrBuf *out, int64_t value);   // what printf("%lld") prints, faster
 
-// A place in a text; the parsers of this folder advance it.
-typedef struct Scan {
-    LayoutContext *cx;
-    const char *start, *at;
-} Scan;
-
-static inline Scan scan_text(LayoutContext *cx, const char *text) {
-    return (Scan){cx, text, text};
-}
-void scan_space(Scan *scan);
-bool scan_accept(Scan *scan, char c);   // skips spaces, then takes c if it is next
-bool scan_expect(Scan *scan, char c);   // the same, else refuses
-bool scan_end(Scan *scan);              // refuses when text is left
-int64_t scan_integer(Scan *scan);       // digits, at most 2^62; `_8` reads 8
 Tuple scan_tuple(Scan *scan);
 
 Tuple tuple_parse(LayoutContext *cx, const char *text);   // the whole text

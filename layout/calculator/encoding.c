@@ -12,7 +12,7 @@
 // images of offset bits; the swizzle is in the images of the row bits.
 //
 // Sources: Triton's LinearLayoutConversions (semantics only) and the PTX ISA's fragment figures.
-#include "layout/encoding.h"
+#include "layout/calculator/encoding.h"
 #include <string.h>
 
 static const char *const dim_names[ENCODING_MAX_RANK] = {"dim0", "dim1", "dim2", "dim3",
