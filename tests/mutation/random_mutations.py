@@ -102,18 +102,19 @@ def mutants(text, kernel):
 
 # ---- programs ----
 
-def other_extents(text, rng):
-    """The program with other numbers for the dims of its test, but for those of what it has to write whole."""
+def other_extents(text, number):
+    """The program with number(value) for the dims of its test, but for those of what it has to write whole."""
     head = re.search(r"^test \w+ \(([^)]*)\)", text, re.M)
     kept = set(re.findall(r"\w+", " ".join(re.findall(r": out \w+\[([^]]*)\]", text))))
-    other = [(name, int(value) if name in kept or name[0] != "D" else rng.choice([int(value), int(value) + 1, 2 * int(value) + 1, 3, 9]))
+    other = [(name, int(value) if name in kept or name[0] != "D" else number(int(value)))
              for name, value in re.findall(r"(\w+) = (\d+)", head[1])]
     return text[:head.start(1)] + ", ".join(f"{name} = {value}" for name, value in other) + text[head.end(1):]
 
 
 def arguments(text, rng):
     """Test and reference, of the program's arguments and of others."""
-    for source in (text, other_extents(text, rng), other_extents(text, rng)):
+    others = (lambda value: rng.choice([value, value + 1, 2 * value + 1, 3, 9]), lambda value: rng.choice([6, 7]))
+    for source in (text, *(other_extents(text, number) for number in others)):
         try:
             yield generator.PRELUDE + random_programs.references(source) + source[source.index("\ntest "):]
         except (random_programs.Open, random_programs.interpreter.Unsupported, random_programs.interpreter.Fault, SyntaxError):

@@ -37,7 +37,7 @@ def hashed(n):
 PROFILES = {   # production -> weight; `threads` and so on are those of the kernel
     "all": {"elementwise": 6, "any_bits": 2, "copy": 4, "region": 2, "gather": 1, "input": 2, "reduce": 2, "scan": 1, "gemm": 1.5,
             "fill": 1, "loop": 2, "branch": 1, "scalar": 1, "while_loop": 0.5, "moved": 0.7, "within": 0.5, "function": 0.7, "macro": 0.7, "atomics": 0.7, "effect": 0.3,
-            "asynchronous": 0.7, "lanes": 0.4, "tuned": 0.5},
+            "asynchronous": 0.7, "lanes": 0.4, "tuned": 0.5, "chosen": 0.5},
     "tiles": {"elementwise": 5, "copy": 4, "region": 2, "input": 2, "reduce": 2, "scan": 1, "gemm": 1, "loop": 2, "branch": 1,
               "scalar": 1},
     "lanes": {"lanes": 1},
@@ -720,6 +720,19 @@ class Program(programs.Expressions):
         if here:
             place = f"{here.name}[{', '.join(str(self.random.randrange(e)) for e in here.shape)}]"
             self.add(f"{place} = {self.fit(here.type, *self.whole(here.type, [], []), here.bound)[0]};")
+
+    def chosen(self):
+        """A store of one iteration of each row, which no other thread of the row repeats; all read it."""
+        type_, shape = self.pick(["f32", "i32", "f16", "i64", "u8"]), (self.pick([1, 4, 8, 16]), self.pick([3, 4, 8]))
+        here = self.buffer(type_, shape[:1], "shared", bound=min(100, LIMIT[type_]))
+        self.add(f"fill({here.name}, 1);")
+        self.buffers.remove(here)
+        which = self.pick([self.bind(self.random.randint(0, shape[1])), f"i % {shape[1]}", self.pick(self.scalar_names)])
+        self.add(f"parallel (i in {shape[0]}, j in {shape[1]}) if (j == {which}) {here.name}[i] = {self.value(here, ['i', 'j'], shape)};")
+        there = self.buffer(type_, shape, bound=here.bound)
+        self.add(f"parallel (i in {shape[0]}, j in {shape[1]}) {there.name}[i, j] = {here.name}[i];")
+        self.buffers.append(here)
+        self.spend(math.prod(shape) * 2)
 
     def function(self):
         takes, gives = self.pick(["i32", "i64", "f32", "f64", "f16", "i8"]), self.pick(["i32", "f32", "i64", "f64"])
