@@ -177,7 +177,7 @@ static void write_registers(Asm *code, RegisterArray *array, int64_t first, int6
 }
 
 // The scale of the accumulator: a predicate, as an operand of the assembly or the constants 0 and 1.
-static const char *scale_of(Asm *code, const OpCall *call) {
+static const char *scale_text(Asm *code, const OpCall *call) {
     Gen *gen = code->gen;
     if (!has_arg(call, W_ACCUMULATE)) return "1";
     Value accumulate = emit_expr(gen, arg_expr(gen, call, W_ACCUMULATE));
@@ -240,7 +240,7 @@ static void write_wgmma(Asm *code, const OpCall *call) {
         p.a_place = descriptor_of(code, call, W_A, W_A_FORM);
     }
     p.b_place = descriptor_of(code, call, W_B, W_B_FORM);
-    p.scale = scale_of(code, call);
+    p.scale = scale_text(code, call);
     EXPECT(gen->failure, p.info.can_transpose || !(p.a_place.transposed || p.b_place.transposed),
            "wgmma of %s with m or n contiguous", p.info.a_type);
     for (int64_t step = 0; step < steps; step++) write_product(code, &p, step);

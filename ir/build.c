@@ -585,3 +585,7 @@ Expr *e_over(Arena *arena, Expr *a, int64_t n) {
 Expr *e_rem(Arena *arena, Expr *a, int64_t n) {
     return e_mod(arena, a, e_int(arena, n));
 }
+
+Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes) {
+    return E_CALL(arena, OP_ALIGNED, arg_region(region_whole(arena, buf)), arg_int(arena, bytes));
+}

@@ -63,6 +63,7 @@ int64_t buf_space(const Buf *buf);             // ... that all slots take
 
 // A tile of 0 stands for the extent.
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
+Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);   // `aligned(buf, bytes)`
 Region *region_whole(Arena *arena, Buf *buf);
 int64_t region_bytes(const Region *region);                                        // of the operand
 Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);   // all dims plain indices

@@ -1,4 +1,5 @@
 #include "ir/match.h"
+#include "ir/build.h"
 #include <string.h>
 
 static const Arg absent;
@@ -35,4 +36,27 @@ bool is_copy_between(const Stmt *stmt, Scope from, Scope to) {
     if (!is_call(stmt, OP_COPY)) return false;
     const Region *src = ARG(stmt, COPY, src).region, *dst = ARG(stmt, COPY, dst).region;
     return src && dst && src->buf->scope == from && dst->buf->scope == to;
+}
+
+const char *gemm_type(const Stmt *gemm, int operand) {
+    Type type = gemm->call.args[operand].region->buf->type;
+    const char *precision = ARG(gemm, GEMM, precision).name;
+    bool fewer =
+        operand < (int)OPERAND_INDEX(GEMM, acc) && type == TYPE_F32 && precision && strcmp(precision, "tf32") == 0;
+    return fewer ? "tf32" : type_text(type);
+}
+
+bool loads_stored(const Expr *expr, const Stmt *store) {
+    bool same = expr->kind == EXPR_LOAD && expr->load.buf == store->store.buf;
+    for (int d = 0; same && d < store->store.count; d++)
+        same = expr_equal(expr->load.indices[d], store->store.indices[d]);
+    return same;
+}
+
+Expr *scale_of(const Stmt *stmt) {
+    const Expr *value = stmt->kind == STMT_STORE ? stmt->store.value : NULL;
+    if (!value || !is_binary(value, BIN_MUL)) return NULL;
+    bool left = loads_stored(value->binary.a, stmt), right = loads_stored(value->binary.b, stmt);
+    if (left == right) return NULL;
+    return left ? value->binary.b : value->binary.a;
 }

@@ -116,3 +116,12 @@ static inline Region *copy_tensor(const Stmt *copy) {
 static inline Region *copy_tile(const Stmt *copy) {
     return copy_of(copy).dst->buf->scope == SCOPE_GLOBAL ? copy_of(copy).src : copy_of(copy).dst;
 }
+
+// ---- products ----
+// The name that instructions use for the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" if the
+// source allows it.
+const char *gemm_type(const Stmt *gemm, int operand);
+
+// ---- stores by what they do ----
+bool loads_stored(const Expr *expr, const Stmt *store);   // the expression loads the element that the statement stores
+Expr *scale_of(const Stmt *stmt);                         // of a store x = x * f or f * x: f; NULL: another statement

@@ -84,3 +84,5 @@ typedef struct Effect {
 } Effect;
 typedef VEC(Effect) EffectVec;
 void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out);   // the statement and everything below it
+// The same on one path through it: only one branch of an `if` is executed, so a write in both branches counts once.
+void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out);

@@ -289,3 +289,22 @@ void stmt_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
     Visitor visitor = {.expr = effects_of_expr, .stmt = effects_of_stmt, .user = &walk};
     visit_stmt(&visitor, (Stmt *)stmt);
 }
+
+static bool writes(const EffectVec *effects, const Buf *buf) {
+    for (int i = 0; i < effects->count; i++)
+        if (effects->items[i].buf == buf && effects->items[i].access == ACCESS_WRITE) return true;
+    return false;
+}
+
+void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out) {
+    Stmt alone = stmt_alone(stmt);
+    EffectVec first = {0};   // of the first body
+    stmt_effects(arena, &alone, out);
+    FOR_EACH_BODY (body, stmt) {
+        EffectVec effects = {0};
+        FOR_EACH_ITEM (below, body) path_effects(arena, below, &effects);
+        VEC_EACH (const Effect, effect, &effects)
+            if (effect->access != ACCESS_WRITE || !writes(&first, effect->buf)) vec_push(arena, out, *effect);
+        first = effects;
+    }
+}

@@ -123,8 +123,9 @@ const MmaInfo *mma_named(const char *name);
 const MmaInfo *mma_at(int index);
 const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type,
                         const char *c_type);   // NULL: none
-// The same, or one for a wider type that holds both operands' exactly: they are converted in registers.
-const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type);
+// The same, or one for a wider type that holds both operands' exactly: they are converted in registers. Of several, the
+// one whose steps exceed k of the tile by the least.
+const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type, int64_t k);
 
 // An addition to consecutive elements of global memory by one instruction (red.c).
 typedef struct RedInfo {

@@ -111,6 +111,7 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
         layout_eval(layout, in, at);
         element[kept[transposed ? 1 : 0]] = at[0];
         element[kept[transposed ? 0 : 1]] = at[1];
+        if (at[1] >= region_extent(gemm_of(gemm).a, 1)) element[0] = -1;   // a zero that fills k up
     }
 }
 
@@ -118,10 +119,11 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
 static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     Arena *arena = gather->context->arena;
     const Region *region = gemm->call.args[operand].region;
-    MatrixLoad load = matrix_load(gemm, operand, 4);
+    MatrixLoad load = matrix_load(gather->context->target, gemm, operand, 4);
     int kept[2], run = matrix_facts.row_bytes / type_bytes(region->buf->type);
     EXPECT(gather->context->failure, load.pack == 1 || load.pack == 2, "%d elements as one", load.pack);
-    int64_t block = (int64_t)16 * load.pack, steps = region_extent(region, operand == GEMM_A ? 1 : 0) / block;
+    int64_t block = (int64_t)matrix_facts.rows * load.across * load.pack;
+    int64_t steps = region_extent(region, operand == GEMM_A ? 1 : 0) / block;
     SharedAccess *access = new_access(gather, region->buf, gemm, false, run, steps);
     access->must_be_contiguous = true;
     kept_dims(gather, region, kept);

@@ -2,7 +2,7 @@
 //
 // In: a kernel of any stage, or a part of one. Out: answers. Files, from small to large:
 //
-//     util.c            properties of expressions, loops, operands and effects
+//     util.c            properties of copies and gemms
 //     affine.c          integers as a constant plus multiples of unknowns
 //     kernel_walk.c     the statements of a kernel, with the facts known at each
 //     tile_loop.c       tile ops as loops; tile_accesses.c: their accesses; tile_vectors.c: runs and vector widths
@@ -26,26 +26,14 @@
         if ((context)->remarks) diag_note(diag((context)->sink, (span), (code), (name)), __VA_ARGS__);                 \
     } while (0)
 
-// The name that instructions use for the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" if the
-// source allows it.
-const char *gemm_type(const Stmt *gemm, int operand);
+// The instruction of a warp that the target has for a gemm's types and k; NULL: none.
+const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm);
 
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
 // The slot of the multi-buffered tile that a copy or gather fills; NULL: its tile has no slots.
 Expr *copy_slot(const Stmt *copy);
 
-// `aligned(buf, bytes)`.
-Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);
-
 static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
-
-// The expression loads the element that the statement stores.
-bool loads_stored(const Expr *expr, const Stmt *store);
-Expr *scale_of(const Stmt *stmt);   // of a store x = x * f or f * x: f; NULL: another statement
-
-// Effects of a statement and all statements below it, on one path through it: only one branch of an `if` is executed,
-// so a write in both branches counts once.
-void path_effects(Arena *arena, const Stmt *stmt, EffectVec *out);

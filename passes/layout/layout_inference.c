@@ -103,7 +103,8 @@ static const Layout *register_operand(const Inference *inference, const Item *it
     if (item->is_wgmma)
         return fragment_wgmma_a(inference->arena, inference->kernel, item->stmt, &item->wgmma, item->warps_m,
                                 inference->threads);
-    return item->mma && item->warps_n == 1 ? of_instruction(inference, item, item->mma->a_layout, item->k) : NULL;
+    bool takes = item->mma && item->warps_n == 1 && item->k % item->mma->k == 0;
+    return takes ? of_instruction(inference, item, item->mma->a_layout, item->k) : NULL;
 }
 
 // False: tensor cores are not used.

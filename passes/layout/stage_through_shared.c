@@ -84,7 +84,7 @@ static bool a_is_usable(Staging *m, const Stmt *stmt) {
     if (!warps || warps->args[1].integer != 1 || gemm.a->transposed || !region_is_whole(gemm.a)) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, stmt);
     EXPECT(m->context->failure, info, "a gemm with @warps has no instruction");
-    if (strcmp(info->a_type, type_text(a->type)) != 0) return false;
+    if (strcmp(info->a_type, type_text(a->type)) != 0 || region_extent(gemm.a, 1) % info->k) return false;
     const Layout *required =
         fragment_of_instruction(m->arena, info->a_layout, region_extent(gemm.acc, 0), region_extent(gemm.a, 1),
                                 warps->args[0].integer, 1, kernel_threads(m->kernel));

@@ -54,18 +54,20 @@ const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm);   // NU
 int64_t gemm_step(const Target *target, const Stmt *gemm);
 
 // One ldmatrix pattern. The operand tile has an outer dim (m or n) and the inner dim k; in memory either k or the outer
-// dim is contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: 16 (x4) or 8 (x2) by
-// 32 bytes of k.
+// dim is contiguous (`trans`). Lane l supplies the row that starts at (outer, inner) of the block: `across` matrices of
+// 16 bytes of k, and as many rows as `count` matrices make.
 typedef struct MatrixLoad {
-    bool is_b;    // b: two n tiles of 8; a: one m tile of 16
+    bool is_b;
     bool trans;   // the outer dim is contiguous in memory
-    int count;    // 8x8 matrices: 4 or 2
+    int count;    // 8x8 matrices: 4, 2 or 1
+    int across;   // those along k: 2 or 1
     int pack;     // elements per 16-bit unit of ldmatrix: 1 or 2
 } MatrixLoad;
-MatrixLoad matrix_load(const Stmt *gemm, int operand, int count);
+MatrixLoad matrix_load(const Target *target, const Stmt *gemm, int operand, int count);
 // Row start (outer, inner) as expressions of the lane; constants if the lane is constant.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
-// The operand can be read with ldmatrix: 16-bit elements in shared memory, or 8-bit ones if k is contiguous.
+// The operand can be read with ldmatrix: 16-bit elements in shared memory, or 8-bit ones if k is contiguous, whole steps of
+// k, and rows of matrices that start at multiples of their size.
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
 // Otherwise: values of the instruction's layout that are consecutive along k in memory, read in one access.
 int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);

@@ -27,8 +27,7 @@
 // ---- properties of a gemm ----
 
 const MmaInfo *gemm_instruction(const Target *target, const Stmt *gemm) {
-    if (!via_is(gemm, VIA_MMA)) return NULL;
-    return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2));
+    return via_is(gemm, VIA_MMA) ? gemm_mma(target, gemm) : NULL;
 }
 
 // Bytes of an element of an ldmatrix matrix: a row has as many elements as the matrix has rows.
@@ -44,11 +43,22 @@ static bool is_converted(const MmaInfo *info, const Stmt *gemm, int operand) {
     return strcmp(operand == 0 ? info->a_type : info->b_type, gemm_type(gemm, operand)) != 0;
 }
 
+// In shared memory its rows start at multiples of `unit` elements, as far as their layout keeps these together. (Starts are
+// judged by what they are made of, so that all passes agree.)
+static bool rows_start_at(const Region *region, int64_t unit) {
+    const RegionDim *last = &region->dims[region->count - 1];
+    return region->buf->scope == SCOPE_SHARED && last->extent && multiple_of(NULL, last->start) % unit == 0;
+}
+
+static bool has_matrix_rows(const Region *region) {
+    return rows_start_at(region, matrix_facts.row_bytes / type_bytes(region->buf->type));
+}
+
 // Pairs of 8-bit elements along k, in shared memory.
 static bool has_pairs(const Stmt *gemm, int operand) {
     const Region *region = gemm->call.args[operand].region;
-    return region->buf->scope == SCOPE_SHARED && type_bytes(region->buf->type) * 2 == matrix_element() &&
-           !outer_is_contiguous(region, operand);
+    return type_bytes(region->buf->type) * 2 == matrix_element() && !outer_is_contiguous(region, operand) &&
+           has_matrix_rows(region);
 }
 
 int64_t gemm_step(const Target *target, const Stmt *gemm) {
@@ -61,30 +71,42 @@ int64_t gemm_step(const Target *target, const Stmt *gemm) {
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand) {
     const Region *region = gemm->call.args[operand].region;
     const MmaInfo *info = gemm_instruction(target, gemm);
-    if (!target_has(target, FEATURE_LDMATRIX) || region->buf->scope != SCOPE_SHARED) return false;
-    if (type_bytes(region->buf->type) == matrix_element()) return true;
-    return has_pairs(gemm, operand) && (!is_converted(info, gemm, operand) || gemm_step(target, gemm) > info->k);
+    int64_t step = gemm_step(target, gemm);
+    if (!target_has(target, FEATURE_LDMATRIX) || region_extent(gemm_of(gemm).a, 1) % step) return false;
+    if (is_converted(info, gemm, operand)) return has_pairs(gemm, operand) && step > info->k;
+    bool whole = type_bytes(region->buf->type) == matrix_element() && has_matrix_rows(region);
+    return whole || has_pairs(gemm, operand);
 }
 
-MatrixLoad matrix_load(const Stmt *gemm, int operand, int count) {
+MatrixLoad matrix_load(const Target *target, const Stmt *gemm, int operand, int count) {
     const Region *region = gemm->call.args[operand].region;
+    int pack = matrix_element() / type_bytes(region->buf->type);
     return (MatrixLoad){.is_b = operand == 1,
                         .trans = outer_is_contiguous(region, operand),
                         .count = count,
-                        .pack = matrix_element() / type_bytes(region->buf->type)};
+                        .across = (int)gemm_step(target, gemm) / (matrix_facts.rows * pack),
+                        .pack = pack};
 }
 
 int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
     const LayoutMode *first = &layout->in[TV_VALUE].modes[0];
-    bool along_k = first->out == 1 && first->stride == 1;
-    return along_k && !outer_is_contiguous(gemm->call.args[operand].region, operand) ? first->extent : 1;
+    const Region *region = gemm->call.args[operand].region;
+    bool along_k = layout->in[TV_VALUE].count > 0 && first->out == 1 && first->stride == 1;
+    if (!along_k || outer_is_contiguous(region, operand) || !rows_start_at(region, first->extent)) return 1;
+    return region_extent(gemm_of(gemm).a, 1) % first->extent == 0 ? first->extent : 1;
 }
 
-// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps the order of the lanes.
+// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps the order of the lanes. With
+// one matrix along k they come one below the other.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
-    if (load->count == 2) lane = e_mod(arena, lane, sixteen);
+    if (load->count < 4) lane = e_rem(arena, lane, (int64_t)8 * load->count);
     Expr *low = e_mod(arena, lane, eight);
+    if (load->across == 1) {
+        *outer = load->trans ? e_sub(arena, lane, low) : lane;
+        *inner = load->trans ? low : e_int(arena, 0);
+        return;
+    }
     Expr *middle = e_mul(arena, e_rem(arena, e_div(arena, lane, eight), 2), eight);
     Expr *high = e_mul(arena, e_div(arena, lane, sixteen), eight);
     bool by_middle = !load->is_b == !load->trans;
@@ -130,13 +152,24 @@ typedef struct Load {
 static void push_ldmatrix(Gemm *gemm, const Load *load, int count, Block *out) {
     Arena *arena = gemm->arena;
     Expr *outer, *inner;
-    MatrixLoad matrices = matrix_load(gemm->stmt, load->operand, count);
+    MatrixLoad matrices = matrix_load(gemm->lower->target, gemm->stmt, load->operand, count);
     matrix_lane(arena, &matrices, gemm->lane, &outer, &inner);
     Region *from =
         operand_element(gemm, load->operand, e_add(arena, load->outer, outer), e_add(arena, load->inner, inner));
     BLOCK_CALL(arena, out, place(gemm), OP_LDMATRIX,
                arg_element(arena, gemm->operands[load->operand].local, load->slot), arg_region(from),
                arg_int(arena, count), arg_value(e_bool(arena, matrices.trans)));
+}
+
+// Where a run of values of an operand, from `slot` on, is loaded: within the tile's k. Beyond it they are zero.
+static Block *within_k(Gemm *gemm, const Buf *local, Expr *slot, int64_t run, Expr *k, Block *out) {
+    Arena *arena = gemm->arena;
+    int64_t end = region_extent(gemm->operands[GEMM_A].region, 1);
+    if (end % gemm->step == 0) return out;
+    Expr *e;
+    Block *zeros = gemm_counted(gemm, LOOP_UNROLL, "e", run, &e, out);
+    block_store1(arena, zeros, (Buf *)local, e_add(arena, slot, e), e_zero(arena, local->type));
+    return block_if(arena, out, e_lt(arena, k, e_int(arena, end)));
 }
 
 // Value v of the instruction's layout is at (outer, k) = layout(lane, v); consecutive values are one access if memory
@@ -152,13 +185,14 @@ static void push_elements(Gemm *gemm, const Load *load, Block *out) {
     Expr *first = e_times(arena, v, run), *in[2] = {gemm->lane, first};
     layout_forward(arena, gemm->lower->facts, operand->layout, in, at);
     bool whole = run > 1 && layout_keeps_runs(operand->region->buf->layout, run);
-    if (run > 1) body = gemm_counted(gemm, whole ? LOOP_VECTORIZED : LOOP_UNROLL, "e", run, &e, body);
     Expr *outer = e_add(arena, load->outer, at[0]), *inner = e_add(arena, load->inner, at[1]);
+    first = e_add(arena, load->slot, first);
+    body = within_k(gemm, operand->local, first, run, inner, body);
+    if (run > 1) body = gemm_counted(gemm, whole ? LOOP_VECTORIZED : LOOP_UNROLL, "e", run, &e, body);
     Region *from = operand_element(gemm, load->operand, outer, whole ? inner : e_add(arena, inner, e));
     RegionDim *last = &from->dims[from->count - 1];
     if (whole) last->start = e_add(arena, last->start, e);
-    Expr *slot = e_add(arena, e_add(arena, load->slot, first), e);
-    block_store1(arena, body, operand->local, slot, e_load_at(arena, from));
+    block_store1(arena, body, operand->local, e_add(arena, first, e), e_load_at(arena, from));
 }
 
 // Tiles number i * tiles .. (i + 1) * tiles of an operand in k step kk.
@@ -169,12 +203,14 @@ static Load load_of(const Gemm *gemm, int operand, Expr *i, int64_t tiles, Expr 
                   e_add(arena, o->corner, e_times(arena, i, tiles * o->extent)), e_times(arena, kk, gemm->step)};
 }
 
-// ldmatrix loads one tile of a, or two of b.
+// ldmatrix loads up to four matrices: one or two tiles of a, two or four of b.
 static void load_operand(Gemm *gemm, int operand, Expr *kk, Block *out) {
     const GemmOperand *o = &gemm->operands[operand];
     bool matrices = matrix_load_possible(gemm->lower->target, gemm->stmt, operand);
-    int64_t tiles = matrices && operand == GEMM_B ? 2 : 1, loads = o->tiles / tiles;
+    int64_t each = 4, tiles, loads, done;   // matrices of a tile, tiles of a load
     Expr *i;
+    if (matrices) each = o->extent / 8 * matrix_load(gemm->lower->target, gemm->stmt, operand, 4).across;
+    tiles = 4 / each, loads = o->tiles / tiles, done = loads * tiles;
     if (in_fragment(o)) return;
     if (loads > 0) {
         Block *body = gemm_counted(gemm, LOOP_UNROLL, operand == GEMM_A ? "i" : "j", loads, &i, out);
@@ -182,9 +218,12 @@ static void load_operand(Gemm *gemm, int operand, Expr *kk, Block *out) {
         if (matrices) push_ldmatrix(gemm, &load, 4, body);
         else push_elements(gemm, &load, body);
     }
-    if (loads * tiles == o->tiles) return;
-    Load last = load_of(gemm, operand, e_int(gemm->arena, loads * tiles), 1, kk);
-    push_ldmatrix(gemm, &last, 2, out);
+    for (int count = 2; count > 0; count /= 2) {
+        if ((o->tiles - done) * each < count) continue;
+        Load last = load_of(gemm, operand, e_int(gemm->arena, done), 1, kk);
+        push_ldmatrix(gemm, &last, count, out);
+        done += count / each;
+    }
 }
 
 void gemm_load(Gemm *gemm, Expr *kk, Block *out) {
@@ -263,9 +302,11 @@ static void begin_operand(Gemm *gemm, int operand, int64_t warps, int sets, Bloc
     o->local = in_fragment(o)
                    ? lower_local(gemm->lower, buf)
                    : block_local(arena, body, is_a ? "a" : "b", buf->type, sets * o->tiles * o->values, place(gemm));
+    const char *type = is_a ? info->a_type : info->b_type;
     if (is_converted(info, gemm->stmt, operand))   // for one tile of a, for all tiles of b
-        o->wide = block_local(arena, body, is_a ? "wide_a" : "wide_b", type_named(is_a ? info->a_type : info->b_type),
-                              (is_a ? 1 : o->tiles) * o->values, place(gemm));
+        o->wide =
+            block_local(arena, body, is_a ? "wide_a" : "wide_b", strcmp(type, "tf32") ? type_named(type) : TYPE_F32,
+                        (is_a ? 1 : o->tiles) * o->values, place(gemm));
 }
 
 void gemm_begin(Gemm *gemm, int sets, Block *body) {
@@ -276,13 +317,13 @@ void gemm_begin(Gemm *gemm, int sets, Block *body) {
     EXPECT(gemm->lower->context->failure, split, "a gemm by mma has no @warps");
     int64_t warps_m = split->args[0].integer, warps_n = split->args[1].integer;
     gemm->step = gemm_step(target, gemm->stmt);
-    EXPECT(gemm->lower->context->failure,
-           gemm->step % gemm->info->k == 0 && region_extent(a->region, 1) % gemm->step == 0,
-           "%lld of k in steps of %lld", (long long)region_extent(a->region, 1), (long long)gemm->step);
+    int64_t k = region_extent(a->region, 1);
+    EXPECT(gemm->lower->context->failure, gemm->step % gemm->info->k == 0 && (k % gemm->step == 0 || !in_fragment(a)),
+           "%lld of k in steps of %lld", (long long)k, (long long)gemm->step);
     EXPECT(gemm->lower->context->failure, warps_m * warps_n * target->warp_lanes <= gemm->lower->threads,
            "%lld x %lld warps of %lld threads", (long long)warps_m, (long long)warps_n,
            (long long)gemm->lower->threads);
-    gemm->k_steps = region_extent(a->region, 1) / gemm->step;
+    gemm->k_steps = (k + gemm->step - 1) / gemm->step;
     gemm->c_values = layout_extent_in(instruction_layout(arena, gemm->info->c_layout), TV_VALUE);
     begin_operand(gemm, GEMM_A, warps_m, sets, body);
     begin_operand(gemm, GEMM_B, warps_n, sets, body);

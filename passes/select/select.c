@@ -292,11 +292,11 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm, const MmaInfo *mm
     if (!mma && strcmp(a, b) == 0) return NULL;
     if (!mma) return arena_printf(s->arena, "its operands have the types %s and %s: convert one to the other's", a, b);
     if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
-    return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, mma->k);
+    return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, 0);   // k is filled up with zeros
 }
 
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
-    const MmaInfo *mma = mma_holding(s->target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2));
+    const MmaInfo *mma = gemm_mma(s->target, stmt);
     const char *problem = gemm_problem(s, stmt, mma);
     if (mma && !problem) return VIA_MMA;
     if (problem) diag(s->context->sink, stmt->loc, T_GEMM_BY_FMA, problem);

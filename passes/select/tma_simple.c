@@ -169,7 +169,7 @@ static bool is_product(const Target *target, const Stmt *stmt) {
     GemmOp gemm;
     if (!match_gemm(stmt, &gemm)) return false;
     if (gemm.a->buf->scope != SCOPE_SHARED || gemm.b->buf->scope != SCOPE_SHARED) return false;
-    return mma_holding(target, gemm_type(stmt, 0), gemm_type(stmt, 1), gemm_type(stmt, 2)) != NULL;
+    return gemm_mma(target, stmt) != NULL;
 }
 
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {

@@ -113,12 +113,17 @@ static void instructions_are_found_by_type_and_target(void **state) {
     assert_string_equal(mma_find(ampere, "f16", "f16", "f16")->name, "m16n8k16_f16_f16");
     assert_null(mma_find(ampere, "e4m3", "e4m3", "f32"));
     assert_non_null(mma_find(ada, "e4m3", "e4m3", "f32"));
-    assert_string_equal(mma_holding(ampere, "e4m3", "e5m2", "f32")->name, "m16n8k16_f32_f16");
-    assert_string_equal(mma_holding(ada, "e4m3", "e4m3", "f32")->name, "m16n8k32_f32_e4m3");
-    assert_string_equal(mma_holding(ada, "bf16", "e4m3", "f32")->name, "m16n8k16_f32_bf16");
-    assert_string_equal(mma_holding(target_named("sm_90a"), "e4m3", "e4m3", "f32")->name, "m16n8k16_f32_f16");
-    assert_null(mma_holding(ada, "bf16", "f16", "f32"));
-    assert_null(mma_holding(ada, "f32", "e4m3", "f32"));
+    assert_string_equal(mma_holding(ampere, "e4m3", "e5m2", "f32", 64)->name, "m16n8k16_f32_f16");
+    assert_string_equal(mma_holding(ada, "e4m3", "e4m3", "f32", 64)->name, "m16n8k32_f32_e4m3");
+    assert_string_equal(mma_holding(ada, "bf16", "e4m3", "f32", 64)->name, "m16n8k16_f32_bf16");
+    assert_string_equal(mma_holding(target_named("sm_90a"), "e4m3", "e4m3", "f32", 64)->name, "m16n8k16_f32_f16");
+    assert_string_equal(mma_holding(ada, "bf16", "f16", "f32", 64)->name, "m16n8k8_f32_tf32");
+    assert_string_equal(mma_holding(ampere, "bf16", "u8", "f32", 64)->name, "m16n8k16_f32_bf16");
+    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 40)->name, "m16n8k8_f32_f16");
+    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 12)->name, "m16n8k16_f32_f16");   // the same zeros
+    assert_string_equal(mma_holding(ampere, "i8", "u8", "i32", 48)->name, "m16n8k16_i32_i8_u8");
+    assert_null(mma_holding(ada, "i16", "f16", "f32", 64));
+    assert_null(mma_holding(ada, "f32", "e4m3", "f32", 64));
     assert_null(mma_find(ada, "f32", "f32", "f32"));   // f32 is IEEE unless tf32 is asked for
     assert_non_null(mma_find(ada, "tf32", "tf32", "f32"));
 }
