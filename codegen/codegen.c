@@ -207,6 +207,7 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                   .offsets = map_new(arena),
                                   .ready = map_new(arena),
                                   .lets = map_new(arena)};
+    facts_carried(gen->kernel.facts, kernel);
     gen->registers = (RegisterState){.arrays = map_new(arena)};
     gen->cluster = (ClusterState){.ctas = grid_blocks(grid),
                                   .started = grid_blocks(grid) == 1,

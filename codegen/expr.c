@@ -1,6 +1,7 @@
 // Expressions. Constant operands fold while building (LLVM's builder does it), so a body whose unrolled iterators are
 // bound to constants becomes constants where it should.
 #include "codegen/gen.h"
+#include "ir/query.h"
 
 static Value emit(Gen *gen, Expr *expr);
 
@@ -163,12 +164,46 @@ static void mark_no_wrap(Value value, BinaryOp op, bool nonnegative) {
     if (nonnegative) LLVMSetNUW(value, 1);
 }
 
+// x / y and x % y for 0 <= x < 2^31 and 0 <= y: of all larger divisors 2^32 - 1 gives the same.
+static Value divide_small(Gen *gen, bool is_mod, Expr *a, Expr *b) {
+    Value divisor =
+        CALL(gen, "llvm.umin.i64", gen->types.i64, fit_bits(gen, emit(gen, b), 64, true), const_i64(gen, UINT32_MAX));
+    divisor = safe_divisor(gen, fit_bits(gen, divisor, 32, true));
+    return divide(gen, is_mod, true, fit_bits(gen, emit(gen, a), 32, true), divisor);
+}
+
+static bool changes_in_loop(const Expr *e, const void *user) {
+    const Gen *gen = user;
+    const VarPlace *place = e->kind == EXPR_VAR ? map_get(gen->kernel.vars, e->var) : NULL;
+    return e->kind == EXPR_LOAD || (place && (place->in_memory || place->loops == gen->kernel.loops));
+}
+
+static bool is_widened(const Expr *e, const void *user) {
+    (void)user;
+    return e->kind == EXPR_CAST && e->type == TYPE_I64;
+}
+
+// A division in 64 bits that every iteration repeats, unless the source asks for 64 bits: `i64(x) * y / z`. (A @fallback is
+// for shapes that no other variant serves.)
+static void report_wide_division(Gen *gen, const Expr *expr, Known dividend) {
+    int64_t constant;
+    if (expr->loc.line <= 0 || gen->kernel.loops == 0 || attr_get(gen->kernel.func->attrs, ATTR_FALLBACK)) return;
+    if (expr_const(expr->binary.b, &constant) || any_expr(expr->binary.a, is_widened, NULL)) return;
+    if (!any_expr(expr, changes_in_loop, gen)) return;
+    bool small = dividend.narrow && dividend.nonnegative;
+    diag(gen->sink, expr->loc, T_WIDE_DIVISION,
+         small ? "its divisor may be negative" : "its dividend may be negative, or 2^31 and more");
+}
+
 static Value emit_i64_binary(Gen *gen, Expr *expr) {
     BinaryOp op = expr->binary.op;
     Known known = known_of(gen, expr), a = known_of(gen, expr->binary.a);
     bool is_shift = op == BIN_SHL || op == BIN_SHR;
     Known b = is_shift && expr->binary.b->type != TYPE_I64 ? (Known){false, false} : known_of(gen, expr->binary.b);
-    bool narrow = known.narrow && a.narrow && (b.narrow || is_shift);
+    bool narrow = known.narrow && a.narrow && (b.narrow || is_shift), divides = op == BIN_DIV || op == BIN_MOD;
+    if (divides && a.narrow && a.nonnegative && b.nonnegative && !b.narrow)
+        return divide_small(gen, op == BIN_MOD, expr->binary.a, expr->binary.b);
+    if (divides && !narrow) report_wide_division(gen, expr, a);
     Value left = fit_bits(gen, emit(gen, expr->binary.a), narrow ? 32 : 64, a.nonnegative);
     Value right = emit(gen, expr->binary.b);
     if (!is_shift) right = fit_bits(gen, right, narrow ? 32 : 64, b.nonnegative);

@@ -42,6 +42,7 @@ enum { CLUSTER_SPACE = 7 };   // address space of shared memory of all CTAs of a
 typedef struct VarPlace {
     Value value;
     bool in_memory;
+    int loops;   // around the place where it gets its value
 } VarPlace;
 
 // A `local` array: `slots` hold `pack` elements each (one 32-bit register, or one element of 32 bits and more).
@@ -122,6 +123,7 @@ typedef struct KernelState {
     Role role;
     int role_count;          // roles emitted so far
     Label break_to;          // behind the innermost loop
+    int loops;               // around the statement, those that are unrolled not counted
     bool exact;              // inside ieee()
     bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait
     bool has_mma;            // @has_mma

@@ -15,7 +15,7 @@ static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first);
 static void bind_value(Gen *gen, const Var *var, Value value) {
     VarPlace *place = map_get(gen->kernel.vars, var);
     if (!place) map_put(gen->kernel.vars, var, place = NEW(gen->arena, VarPlace));
-    *place = (VarPlace){.value = value};
+    *place = (VarPlace){.value = value, .loops = gen->kernel.loops};
 }
 
 static void emit_var_decl(Gen *gen, Stmt *stmt) {
@@ -94,13 +94,20 @@ void await_cluster(Gen *gen) {
     gen->cluster.started = true;
 }
 
+// Drops what is known of variables that the statement assigns.
+static void forget_assigned(Gen *gen, const Stmt *stmt) {
+    if (facts_forget(gen->kernel.facts, stmt)) gen->address.known = map_new(gen->arena);
+}
+
 void emit_block(Gen *gen, Block *block) {
     ScopeState state = enter_scope(gen, block);
     int64_t first = gen->kernel.role.first;
     int open_arrays = gen->registers.wgmma.count;
     for (int i = 0; i < block->count && !gen->kernel.abandoned; i++) {
         Stmt *stmt = block->items[i];
+        int begin = i;
         if (attr_get(stmt->attrs, ATTR_AWAIT_CLUSTER)) await_cluster(gen);
+        if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) forget_assigned(gen, stmt);
         if (is_wgmma(stmt)) {
             i += emit_wgmma(gen, block, i) - 1;
         } else if (stmt->kind == STMT_ROLE) {
@@ -109,6 +116,7 @@ void emit_block(Gen *gen, Block *block) {
             first = gen->kernel.role.first;
             emit_stmt(gen, stmt);
         }
+        for (; begin <= i; begin++) forget_assigned(gen, block->items[begin]);
     }
     gen->registers.wgmma.count = open_arrays;
     leave_scope(gen, state);
@@ -188,6 +196,7 @@ static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t 
     LLVMBuilderRef b = gen->builder;
     Label loop = new_label(gen, "rolled"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
     go_to(gen, loop);
+    gen->kernel.loops++;
     Value first = LLVMBuildPhi(b, gen->types.i32, iter->var->name);
     for (int64_t i = 0; i < copies; i++) {
         Value index = LLVMBuildAdd(b, first, const_i32(gen, i * step), "");
@@ -195,6 +204,7 @@ static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t 
         bind_value(gen, iter->var, index);
         emit_nest(gen, stmt, depth + 1);
     }
+    gen->kernel.loops--;
     Value next = LLVMBuildNSWAdd(b, first, const_i32(gen, copies * step), "");
     LLVMAddIncoming(first, (Value[]){const_i32(gen, begin), next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
     LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, const_i32(gen, end), ""), loop, done);
@@ -246,11 +256,13 @@ static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     Label loop = new_label(gen, "loop"), done = new_label(gen, "done"), before = LLVMGetInsertBlock(b);
     LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, begin, end, ""), loop, done);
     LLVMPositionBuilderAtEnd(b, loop);
+    gen->kernel.loops++;
     Value index = LLVMBuildPhi(b, LLVMTypeOf(begin), iter->var->name);
     bind_value(gen, iter->var, index);
     facts_iter(gen->kernel.facts, iter);
     gen->kernel.break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
+    gen->kernel.loops--;
     Value next = LLVMBuildAdd(b, index, step, "");
     if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
     LLVMAddIncoming(index, (Value[]){begin, next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
@@ -290,6 +302,7 @@ static void emit_for(Gen *gen, Stmt *stmt) {
 static void emit_while(Gen *gen, Stmt *stmt) {
     Label head = new_label(gen, "while"), body = new_label(gen, "body"), done = new_label(gen, "done");
     go_to(gen, head);
+    gen->kernel.loops++;
     LLVMBuildCondBr(gen->builder, emit_expr(gen, stmt->while_.condition), body, done);
     LLVMPositionBuilderAtEnd(gen->builder, body);
     Label outer = gen->kernel.break_to;
@@ -299,6 +312,7 @@ static void emit_while(Gen *gen, Stmt *stmt) {
     emit_block(gen, &stmt->while_.body);
     facts_release(gen->kernel.facts, mark);
     gen->kernel.break_to = outer;
+    gen->kernel.loops--;
     LLVMBuildBr(gen->builder, head);
     LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(gen->builder));
     LLVMPositionBuilderAtEnd(gen->builder, done);

@@ -39,6 +39,7 @@ struct Facts {
     VEC(Fact) facts;
     Map *heads;                       // Var -> 1 + index of its latest fact
     int latest[FACT_CONDITION + 1];   // by kind; -1
+    Map *carried;                     // Var -> Range of all its values; NULL: not asked for
 };
 
 // ---- the stack ----
@@ -320,10 +321,11 @@ static void learn_from_term(Facts *facts, const LinearSum *sum, const Term *term
 }
 
 // The sum is >= 0.
-static void learn_nonnegative(Facts *facts, const LinearSum *sum) {
+static void learn_nonnegative(Facts *facts, const LinearSum *sum, bool stable) {
     for (int i = 0; i < sum->count; i++)
         if (sum->terms[i].atom->kind == EXPR_VAR) learn_from_term(facts, sum, &sum->terms[i]);
     if (sum->count < 2 && (sum->count == 0 || sum->terms[0].atom->kind == EXPR_VAR)) return;   // said it all
+    if (!stable) return;   // of ranges that hold now it said what it can
     push_fact(facts, (Fact){.kind = FACT_NONNEGATIVE, .sum = arena_copy(facts->arena, sum, sizeof *sum)});
 }
 
@@ -353,8 +355,8 @@ bool facts_multiple_known(const Facts *facts, const LinearSum *sum, int64_t divi
     return false;
 }
 
-static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b) {
-    if (op == BIN_EQ && learn_divisible(facts, a, b)) return;
+static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b, bool stable) {
+    if (op == BIN_EQ && stable && learn_divisible(facts, a, b)) return;
     LinearSum sum;
     if (!comparison_sum(facts, op, a, b, &sum)) return;
     if (op == BIN_NE) {   // a bound moves when it is excluded
@@ -366,11 +368,11 @@ static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Exp
         if (range.high == excluded) learn_range(facts, var, (Range){INT64_MIN, excluded - 1});
         return;
     }
-    learn_nonnegative(facts, &sum);
+    learn_nonnegative(facts, &sum, stable);
     if (op != BIN_EQ) return;
     LinearSum opposite = linear_new(TYPE_I64);
     linear_add_linear(&opposite, &sum, -1);
-    learn_nonnegative(facts, &opposite);
+    learn_nonnegative(facts, &opposite, stable);
 }
 
 void facts_assume(Facts *facts, const Expr *e, bool holds) {
@@ -384,7 +386,11 @@ void facts_assume(Facts *facts, const Expr *e, bool holds) {
         facts_assume(facts, e->binary.b, holds);
         return;
     }
-    if (!expr_is_stable(e)) return;   // facts outlive the moment, so what they name must too
+    bool stable = expr_is_stable(e), compares = is_comparison(e) && type_is_int(e->binary.a->type);
+    if (compares && (stable || facts->carried))
+        learn_comparison(facts, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b,
+                         stable);
+    if (compares || !stable) return;   // facts outlive the moment, so what they name must too
     if (e->kind == EXPR_VAR && e->type == TYPE_BOOL) {
         learn_range(facts, e->var, (Range){holds, holds});
         return;
@@ -395,9 +401,7 @@ void facts_assume(Facts *facts, const Expr *e, bool holds) {
         push_fact(facts, (Fact){.kind = FACT_ALIGNED, .buf = ARG(e, ALIGNED, tensor).region->buf, .bytes = bytes});
         return;
     }
-    if (is_comparison(e) && type_is_int(e->binary.a->type))
-        learn_comparison(facts, holds ? e->binary.op : comparison_negated(e->binary.op), e->binary.a, e->binary.b);
-    else push_fact(facts, (Fact){.kind = FACT_CONDITION, .expr = e, .holds = holds});
+    push_fact(facts, (Fact){.kind = FACT_CONDITION, .expr = e, .holds = holds});
 }
 
 void facts_bind(Facts *facts, const Var *var, const Expr *value) {
@@ -424,8 +428,46 @@ void facts_iter(Facts *facts, const Iter *iter) {
 
     Expr *index = e_var(facts->arena, iter->var);
     if (iter->begin->kind != EXPR_INT && expr_is_stable(iter->begin))
-        learn_comparison(facts, BIN_LE, iter->begin, index);
-    if (iter->end->kind != EXPR_INT && expr_is_stable(iter->end)) learn_comparison(facts, BIN_LT, index, iter->end);
+        learn_comparison(facts, BIN_LE, iter->begin, index, true);
+    if (iter->end->kind != EXPR_INT && expr_is_stable(iter->end))
+        learn_comparison(facts, BIN_LT, index, iter->end, true);
+}
+
+// ---- variables that are assigned ----
+
+void facts_carry(Facts *facts, const Var *var, Range range) {
+    if (!facts->carried) facts->carried = map_new(facts->arena);
+    map_put(facts->carried, var, arena_copy(facts->arena, &range, sizeof range));
+    push_fact(facts, (Fact){.kind = FACT_VAR, .var = var, .range = range, .multiple = 1});
+}
+
+bool facts_forget(Facts *facts, const Stmt *stmt) {
+    bool changed = false;
+    if (!facts->carried) return false;
+    FOR_EACH_STMT_IN (below, stmt) {
+        const Range *all = below->kind == STMT_ASSIGN ? map_get(facts->carried, below->let.var) : NULL;
+        if (!all) continue;
+        Range now = var_fact(facts, below->let.var).range;
+        if (now.low == all->low && now.high == all->high) continue;
+        push_fact(facts, (Fact){.kind = FACT_VAR, .var = below->let.var, .range = *all, .multiple = 1});
+        changed = true;
+    }
+    return changed;
+}
+
+// ---- statements ----
+
+void facts_enter(Facts *facts, const Stmt *stmt) {
+    Iter *iters;
+    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) facts_iter(facts, &iters[i]);
+    if (stmt->kind == STMT_LET) facts_bind(facts, stmt->let.var, stmt->let.value);
+    if (stmt->kind == STMT_ASSUME) facts_assume(facts, stmt->assume, true);
+    if (stmt->kind == STMT_WHILE) facts_assume(facts, stmt->while_.condition, true);
+}
+
+void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body) {
+    if (stmt->kind == STMT_IF) facts_assume(facts, stmt->if_.condition, body == &stmt->if_.then);
+    else facts_enter(facts, stmt);
 }
 
 Facts *facts_new(Arena *arena, const Func *func) {

@@ -16,8 +16,18 @@ Facts *facts_new(Arena *arena, const Func *func);   // with the function's `when
 void facts_assume(Facts *facts, const Expr *condition, bool holds);   // conjunctions are taken apart
 void facts_bind(Facts *facts, const Var *var, const Expr *value);     // a let
 void facts_iter(Facts *facts, const Iter *iter);                      // an index within its bounds
+// The facts that a statement gives for its body, or (lets, assumes) for later statements.
+void facts_enter(Facts *facts, const Stmt *stmt);
+void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body);   // those that hold in this body of it
 int facts_mark(const Facts *facts);   // a scope: facts added later are dropped by facts_release
 void facts_release(Facts *facts, int mark);
+
+// Variables that are assigned have no facts, until facts_carried learns the range of all values of each (carried.c). From
+// then on conditions bound them more closely; so a walk of the function calls facts_forget after every statement, and
+// before a loop, which drops what assignments in it change. True: it dropped something.
+void facts_carried(Facts *facts, const Func *func);
+void facts_carry(Facts *facts, const Var *var, Range range);   // for carried.c
+bool facts_forget(Facts *facts, const Stmt *stmt);
 
 Range range_of(const Facts *facts, const Expr *expr);
 int64_t multiple_of(const Facts *facts,

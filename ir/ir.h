@@ -11,7 +11,7 @@
 //     build.h     constructors that fold constants: build.c, build_stmt.c, index.c
 //     query.h     loops over statements: query.c       match.h     operations with named operands: match.c
 //     rewrite.h   visit, substitute, clone, map: rewrite.c; uses.c: what code reads and writes
-//     facts.h     ranges, multiples, proofs from assume and when: facts.c, ranges.c, simplify.c, linear.c
+//     facts.h     ranges, multiples, proofs from assume and when: facts.c, carried.c, ranges.c, simplify.c, linear.c
 //     print.h     to text: print.c, print_expr.c       verify.h    the rules: verify.c, verify_*.c
 //
 // Ownership: everything lives in the module's arena. Expressions are immutable and may be shared between statements;

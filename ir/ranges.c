@@ -126,8 +126,10 @@ static Range range_union(Range a, Range b) {
 
 // A zero divisor is an error of the program, so a divisor that is not negative is at least 1.
 static Range range_of_div(Type type, Range a, Range b) {
+    Int128 size = a.high > -(Int128)a.low ? a.high : -(Int128)a.low;
     if (b.low == 0 && b.high > 0) b.low = 1;
-    if (b.low < 1 || (type == TYPE_U64 && a.low < 0)) return type_range(type);
+    if (type == TYPE_U64 && (a.low < 0 || b.low < 1)) return type_range(type);
+    if (b.low < 1) return clip(type, (WideRange){-size, size});
     Int128 ends[] = {a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high};
     Range range = {(int64_t)ends[0], (int64_t)ends[0]};
     for (int i = 1; i < 4; i++) range = range_union(range, (Range){(int64_t)ends[i], (int64_t)ends[i]});
@@ -137,7 +139,8 @@ static Range range_of_div(Type type, Range a, Range b) {
 static Range range_of_mod(const Facts *facts, const Expr *e) {
     Range a = range_of(facts, e->binary.a), b = range_of(facts, e->binary.b);
     if (b.low == 0 && b.high > 0) b.low = 1;
-    if (b.low < 1 || (e->type == TYPE_U64 && a.low < 0)) return type_range(e->type);
+    if (e->type == TYPE_U64 && (a.low < 0 || b.low < 1)) return type_range(e->type);
+    if (b.low < 1) return range_union(a, (Range){0, 0});
     // Multiples of g stay multiples of g: (8 * x) % 64 is at most 56.
     int64_t g = gcd64(multiple_of(facts, e->binary.a), multiple_of(facts, e->binary.b));
     int64_t most = b.high - (g < 1 ? 1 : g);

@@ -10,19 +10,6 @@ typedef struct Walk {
     const Stmt *role, *inside;
 } Walk;
 
-void facts_enter(Facts *facts, const Stmt *stmt) {
-    Iter *iters;
-    for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) facts_iter(facts, &iters[i]);
-    if (stmt->kind == STMT_LET) facts_bind(facts, stmt->let.var, stmt->let.value);
-    if (stmt->kind == STMT_ASSUME) facts_assume(facts, stmt->assume, true);
-    if (stmt->kind == STMT_WHILE) facts_assume(facts, stmt->while_.condition, true);
-}
-
-void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body) {
-    if (stmt->kind == STMT_IF) facts_assume(facts, stmt->if_.condition, body == &stmt->if_.then);
-    else facts_enter(facts, stmt);
-}
-
 static void visit_one(Walk *walk, Stmt *stmt) {
     const Stmt *outer = walk->inside;
     bool visited = stmt->kind != STMT_BLOCK && (walk->all || outer == walk->role);

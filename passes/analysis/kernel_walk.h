@@ -8,9 +8,6 @@
 typedef void FactsVisit(void *user, Stmt *stmt, const Facts *facts);
 void kernel_walk(Arena *arena, Func *kernel, FactsVisit *visit, void *user);
 int64_t kernel_threads(const Func *kernel);
-// Adds the facts that a statement gives for its body, or (lets, assumes) for later statements.
-void facts_enter(Facts *facts, const Stmt *stmt);
-void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body);   // those that hold in this body of it
 
 // ---- scopes: the statements that one set of threads executes. The CTA is one, each role another ----
 typedef struct ThreadScope {

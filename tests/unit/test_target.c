@@ -61,7 +61,7 @@ static void fragments_own_each_element(void **state) {
         owns_each(*state, row->b_layout, row->n, row->k);
         owns_each(*state, row->c_layout, row->m, row->n);
     }
-    assert_int_equal(count, 12);
+    assert_int_equal(count, 20);
     assert_null(mma_named("m16n8k16"));
 }
 
