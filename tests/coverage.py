@@ -28,7 +28,7 @@ FOLDERS = ["layout", "passes", "ir", "emulator", "codegen", "runtime", "frontend
 LEFT_OUT = ("arch$|words|glossary|commit_subjects|program_coverage|lint_|install$|planted_faults|any_allocation|"
             "mutations|spills_|attention_mla|fp8_roles|test_conflicts")
 EXPECTED = re.compile(r"\b(?:EXPECT|assert)\(")
-INTERNAL = re.compile(r"\s*(?:\)|:)?\s*(?:\{\s*)?fail_internal\(")
+INTERNAL = re.compile(r"\s*(?:\)|:)?\s*(?:\{\s*|break;\s*\}\s*)?fail_internal\(")
 CONSTANT = re.compile(r"(?:true|false|\d+)$")
 
 

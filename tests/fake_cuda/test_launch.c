@@ -467,6 +467,67 @@ static void launch_refusing(Counting *counting) {
     assert_null(current_context());
 }
 
+// What no program may pass: an error of use, and the driver sees nothing of it.
+static void test_misuse(void **state) {
+    (void)state;
+    int64_t shape[] = {10, 1, 1, 1, 1, 1, 1, 1, 1};
+    static float memory[64];
+    TilecArg args[4097] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)}, *none = NULL;
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    size_t bytes;
+    load();
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy");
+    assert_int_equal(tilec_load(f.artefact, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(NULL, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(f.module, NULL, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(f.module, copy, none, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_launch(f.module, copy, args, 4097, NULL, NULL), TILEC_ERROR_USAGE);
+    options.size = sizeof options.size - 1;
+    assert_int_equal(tilec_launch(f.module, copy, args, 2, &options, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_workspace_size(f.module, copy, args, 2, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_zeroed_size(f.module, copy, args, 4097, &bytes, NULL), TILEC_ERROR_USAGE);
+    args[1].rank = -1;
+    assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    args[1] = tilec_tensor(memory, TILEC_MAX_RANK + 1, shape);
+    assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
+    expect_log("");
+    args[1] = tilec_tensor(memory, 1, shape);
+    args[0] = tilec_real(1);
+    assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, &f.diagnostics), TILEC_ERROR_SOURCE);
+    expect_code(905);
+    args[0] = args[1];
+    options = (TilecLaunch)TILEC_INIT(TilecLaunch);
+    options.size = offsetof(TilecLaunch, workspace);   // of a host that knows the stream alone
+    options.workspace = (void *)1;
+    assert_int_equal(tilec_launch(f.module, copy, args, 2, &options, NULL), TILEC_OK);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    TilecVariant variant;
+    TilecArtefact *other;
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy"),
+                      *twice = tilec_artefact_find(f.artefact, "twice");
+    assert_string_equal(tilec_kernel_name(copy), "copy");
+    assert_string_equal(tilec_kernel_name(NULL), "");
+    assert_true(tilec_kernel_is_program(twice) && !tilec_kernel_is_program(copy) && !tilec_kernel_is_program(NULL));
+    assert_true(tilec_kernel_variant(twice, 0, &variant));
+    assert_string_equal(variant.symbol, "");   // a program has no code of its own
+    assert_int_equal(variant.registers, -1);
+    assert_int_equal(tilec_artefact_open(NULL, "", 0, &other, NULL), TILEC_ERROR_USAGE);
+    static const char *const texts[] = {"ok",
+                                        "the source, an argument or a test is wrong",
+                                        "wrong use",
+                                        "something outside is missing",
+                                        "does not fit the target",
+                                        "device fault"};
+    static const TilecStatus statuses[] = {TILEC_OK,           TILEC_ERROR_SOURCE,
+                                           TILEC_ERROR_USAGE,  TILEC_ERROR_ENVIRONMENT,
+                                           TILEC_ERROR_TARGET, TILEC_ERROR_DEVICE};
+    for (int i = 0; i < 6; i++) assert_string_equal(tilec_status_text(statuses[i]), texts[i]);
+    assert_string_equal(tilec_status_text(TILEC_ERROR_INTERNAL), "internal error");
+}
+
 static void test_no_memory(void **state) {
     (void)state;
     Counting all = {0};
@@ -484,6 +545,6 @@ int main(void) {
         TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),        TEST(test_wrong_device),
         TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere),
         TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),    TEST(test_other_thread),
-        TEST(test_no_memory)};
+        TEST(test_misuse),          TEST(test_names),          TEST(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

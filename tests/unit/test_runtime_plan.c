@@ -392,6 +392,39 @@ static void test_host_eval(void **state) {
     assert_int_equal(diag_view(f.sink, diag_count(f.sink) - 1).code, T_HOST_VALUE);   // covers T0908
 }
 
+// What a variant reads of the arguments is not read again for the next one if both name, type and measure them alike.
+static void test_alike(void **state) {
+    static const struct {
+        const char *params, *dims;
+        bool alike;
+    } second[] = {
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\"], \"strides\": [\"2\"]}", "\"N\"", true},
+        {"{\"name\": \"y\", \"type\": \"f32\", \"shape\": [\"N\"], \"strides\": [\"2\"]}", "\"N\"", false},
+        {"{\"name\": \"x\", \"type\": \"f16\", \"shape\": [\"N\"], \"strides\": [\"2\"]}", "\"N\"", false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\", \"2\"], \"strides\": [\"2\", \"1\"]}", "\"N\"",
+         false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8\"], \"strides\": [\"2\"]}", "\"N\"", false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\"], \"strides\": [\"4\"]}", "\"N\"", false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\"]}", "\"N\"", false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\"], \"strides\": [\"2\"]}", "\"N\", \"M\"", false},
+        {"{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\"], \"strides\": [\"2\"]}", "\"M\"", false},
+    };
+    Fixture f;
+    setup(&f, *state);
+    for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
+        const char *text = arena_printf(
+            f.arena,
+            "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
+            "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
+            "\"threads\": 1}]}]}",
+            second[0].params, second[i].params, second[i].dims);
+        const Plan *plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
+        assert_non_null(plan);
+        assert_int_equal(plan->entries.items[0].variants.items[1].alike, second[i].alike);
+    }
+}
+
 // Whether a launch with n = 7, m = -9, u = 4294967280, x = -2.5, b = true finds that the condition holds.
 static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
@@ -562,6 +595,19 @@ static void test_program_refuses(void **state) {
     assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"p\", \"args\": [{\"tensor\": \"x\"}]}"),
                      T_BAD_ARTEFACT);   // a program that calls itself
     assert_int_equal(program_step(&f, "{\"do\": \"assume\", \"value\": \"1 > 2\"}"), T_ASSUME_FAILED);
+    // a value that the host cannot compute, wherever a step has one
+    static const char *const zero_divisors[] = {
+        "{\"do\": \"assume\", \"value\": \"4 / (sms() - 3) > 2\"}",
+        "{\"do\": \"let\", \"name\": \"n\", \"type\": \"i64\", \"value\": \"4 / (sms() - 3)\"}",
+        "{\"do\": \"if\", \"value\": \"4 / (sms() - 3) > 2\", \"then\": [], \"else\": []}",
+        "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"4 / (sms() - 3)\"}",
+        "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"4 / (sms() - 3)\", \"0\"], \"extent\": [\"4\", \"8\"]}",
+        "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"0\", \"0\"], \"extent\": [\"4 / (sms() - 3)\", \"8\"]}",
+        "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\": [\"4 / (sms() - 3)\"]}",
+        "{\"do\": \"launch\", \"name\": \"p\", \"args\": [{\"value\": \"4 / (sms() - 3)\"}]}",
+    };
+    for (size_t i = 0; i < sizeof zero_divisors / sizeof zero_divisors[0]; i++)
+        assert_int_equal(program_step(&f, zero_divisors[i]), T_HOST_VALUE);
     assert_int_equal(program_step(&f, "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\":"
                                       "[\"1 << 40\", \"1 << 40\"]}"),
                      T_HOST_VALUE);
@@ -779,6 +825,7 @@ int main(void) {
         IN_ARENA(test_damaged),
         IN_ARENA(test_host_eval),
         IN_ARENA(test_host_arithmetic),
+        IN_ARENA(test_alike),
         IN_ARENA(test_program_refuses),
         IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),
