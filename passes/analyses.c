@@ -74,10 +74,6 @@ const ThreadScopeVec *kernel_scopes(PassContext *context, const Func *kernel) {
     return &get(context, kernel, ANALYSIS_SCOPES)->scopes;
 }
 
-void drop_analyses(PassContext *context) {
-    keep_analyses(context->analyses, 0);
-}
-
 void keep_analyses(Analyses *analyses, int keeps) {
     analyses->valid &= keeps;
 }

@@ -25,7 +25,6 @@ struct Analyses {
 // Of the kernel that the pass runs on. They hold until the pass changes it.
 const Specialization *kernel_specialization(PassContext *context, const Func *kernel);
 const ThreadScopeVec *kernel_scopes(PassContext *context, const Func *kernel);
-void drop_analyses(PassContext *context);
 
 const char *analysis_text(Analysis which);
 void keep_analyses(Analyses *analyses, int keeps);   // drops all others

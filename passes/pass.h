@@ -73,6 +73,9 @@ typedef struct PassOptions {
 
 // True when all went well; otherwise diagnostics are in the module's sink.
 bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks);
+const char *kernel_text(const Module *module, const Func *kernel, PrintOptions options);
+// T0511, if the kernel has another text than before the pass.
+void report_hidden_change(const PassContext *context, const char *pass, const char *before);
 void passes_document(StrBuf *out);   // docs/passes.md from the registry
 
 // ---- the passes: the function of each row, one file each ----

@@ -98,24 +98,26 @@ static void make_plan(Runner *runner) {
 
 // ---- what happens after a pass ----
 
-static PrintOptions print_options(const Runner *runner) {
-    return (PrintOptions){.places = runner->options->places, .comments = true};
+static PrintOptions print_options(const Runner *runner, bool tests) {
+    return (PrintOptions){.places = runner->options->places, .comments = true, .tests = tests};
+}
+
+const char *kernel_text(const Module *module, const Func *kernel, PrintOptions options) {
+    StrBuf text;
+    sb_init(&text, module->arena);
+    print_func(module, kernel, options, &text);
+    return sb_text(&text);
 }
 
 // `when`: "before" or "after" the pass.
 static void print_kernels(Runner *runner, const char *when, const char *pass, const bool *changed) {
-    const Module *module = runner->module;
     const char *only = runner->options->print_kernel;
-    StrBuf text;
-    sb_init(&text, module->arena);
-    for (int i = 0; i < module->funcs.count; i++) {
-        const Func *func = module->funcs.items[i];
+    for (int i = 0; i < runner->module->funcs.count; i++) {
+        const Func *func = runner->module->funcs.items[i];
         if (func->kind != FUNC_KERNEL || (changed && !changed[i]) || (only && strcmp(only, func->name))) continue;
-        sb_printf(&text, "// %s %s (%s)\n", when, pass, func->name);
-        print_func(module, func, print_options(runner), &text);
-        sb_char(&text, '\n');
+        fprintf(runner->options->talk, "// %s %s (%s)\n%s\n", when, pass, func->name,
+                kernel_text(runner->module, func, print_options(runner, false)));
     }
-    fputs(sb_text(&text), runner->options->talk);
 }
 
 // Whether an option that takes a pass or "all" names this one.
@@ -128,9 +130,7 @@ static void dump(Runner *runner, int step, const char *after) {
     const char *path = arena_printf(module->arena, "%s/%03d-%s.tile", runner->options->dump_dir, step, after);
     StrBuf text;
     sb_init(&text, module->arena);
-    PrintOptions options = print_options(runner);
-    options.tests = true;
-    print_module(module, options, &text);
+    print_module(module, print_options(runner, true), &text);
     FILE *file = fopen(path, "w");
     bool written = file && fwrite(sb_text(&text), 1, text.length, file) == text.length;
     int error = errno;
@@ -240,15 +240,22 @@ static Analyses *analyses_of(Runner *runner, const Func *kernel) {
     return analyses;
 }
 
+void report_hidden_change(const PassContext *context, const char *pass, const char *before) {
+    if (strcmp(before, kernel_text(context->module, context->kernel, (PrintOptions){0})) != 0)
+        diag(context->sink, context->kernel->loc, T_HIDDEN_CHANGE, pass, context->kernel->name);
+}
+
 static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context) {
     if (!check_preconditions(context, step->pass, func)) return runner->failed = true, false;
     int errors = diag_errors(runner->module->sink);
+    const char *before = runner->options->verify_each ? kernel_text(runner->module, func, (PrintOptions){0}) : NULL;
     double start = now();
     bool changed = step->pass->run(context, func);
     step->seconds += now() - start;
     step->runs++;
     step->changes += changed;
     if (changed) keep_analyses(context->analyses, step->pass->keeps);
+    if (before && !changed) report_hidden_change(context, step->pass->name, before);
     if (changed && runner->options->verify_each) report_stale_analysis(context, step->pass->name);
     if (diag_errors(runner->module->sink) > errors) runner->failed = true;
     return changed;

@@ -208,7 +208,7 @@ void drop_raster(Stmt *grid) {
 
 static bool drop_cluster(Scheduler *s, const char *why) {
     if (grid_cluster(s->grid) == 1) return false;
-    drop_analyses(s->context);
+    keep_analyses(s->context->analyses, 0);
     REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
     set_cluster(s->grid, 1);
     return true;
@@ -234,7 +234,7 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
         flatten_shared(s);
         return true;
     }
-    bool changed = drop_cluster(s, not_shared) || has_raster(grid);
+    bool changed = drop_cluster(s, not_shared) || has_raster(grid) || (grid->grid.persistent && func_has_roles(kernel));
     const Specialization *how = kernel_specialization(s->context, kernel);
     if (grid->grid.count > 1 && how->kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);

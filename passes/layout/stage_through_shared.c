@@ -307,7 +307,7 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
     do {   // a reduction from shared memory needs a second round, with its source's layout
         m.changed = false;
         rewrite_block(&mapper, &kernel->body);
-        if (m.changed) drop_analyses(context), pass_layout_inference(context, kernel);
+        if (m.changed) keep_analyses(context->analyses, 0), pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == errors);
     return mark_epilogue_subtile(context->arena, &kernel->body) || any;

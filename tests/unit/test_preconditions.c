@@ -2,6 +2,7 @@
 // and the runner names the pass and the precondition. What they keep (passes/analyses.def).
 // covers T0509
 // covers T0510
+// covers T0511
 #include "ir/build.h"
 #include "ir/match.h"
 #include "passes/analyses.h"
@@ -133,7 +134,7 @@ static void analyses_are_computed_when_needed(void **state) {
     assert_int_equal(kernel_specialization(&context, kernel)->kind, WS_NONE);
     keep_analyses(context.analyses, 1 << ANALYSIS_SPECIALIZATION);
     assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SPECIALIZATION);
-    drop_analyses(&context);
+    keep_analyses(context.analyses, 0);
     assert_int_equal(context.analyses->valid, 0);
 }
 
@@ -155,6 +156,21 @@ static void stale_analyses_are_found(void **state) {
     assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
 }
 
+static void hidden_changes_are_found(void **state) {
+    Stmt *grid;
+    Func *kernel = grid_kernel(*state, &grid);
+    PassContext context = context_of(*state, kernel);
+    Failure failure;
+    context.sink = diag_sink_new(*state);
+    context.module = module_new(*state, &failure, context.sink);
+    const char *before = kernel_text(context.module, kernel, (PrintOptions){0});
+    report_hidden_change(&context, "select", before);
+    assert_int_equal(diag_errors(context.sink), 0);
+    grid->grid.threads = e_int(*state, 256);
+    report_hidden_change(&context, "select", before);
+    assert_int_equal(diag_view(context.sink, 0).code, T_HIDDEN_CHANGE);
+}
+
 // Each analysis that some pass keeps has a text for docs/passes.md, and no pass keeps what does not exist.
 static void passes_keep_analyses(void **state) {
     (void)state;
@@ -163,8 +179,11 @@ static void passes_keep_analyses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_ARENA(each_is_looked_at), IN_ARENA(each_pass_says_what_it_relies_on),
-                                       IN_ARENA(analyses_are_computed_when_needed), IN_ARENA(stale_analyses_are_found),
+    const struct CMUnitTest tests[] = {IN_ARENA(each_is_looked_at),
+                                       IN_ARENA(each_pass_says_what_it_relies_on),
+                                       IN_ARENA(analyses_are_computed_when_needed),
+                                       IN_ARENA(stale_analyses_are_found),
+                                       IN_ARENA(hidden_changes_are_found),
                                        IN_ARENA(passes_keep_analyses)};
     return run(tests);
 }
