@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Runs one of libFuzzer's fuzzers for a number of inputs, and says how many edges the last fifth of them found.
+"""Runs libFuzzer's fuzzers for a number of inputs, and says how many edges the last fifth of them found.
 
     cmake --preset fuzz && cmake --build --preset fuzz --target fuzzers tilec
-    tests/fuzz/fuzz.py build/fuzz layout --runs 1000000
+    tests/fuzz/fuzz.py build/fuzz layout record
 
 The first corpus is what tests/fuzz/corpus keeps and the tree's own programs. It grows in build/fuzz/corpus/NAME, and the number
 of its edges in NAME.tsv, so a second call continues. A finding is written to build/fuzz/findings/NAME:
@@ -22,6 +22,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST = {"source": 1500, "compile": 1500, "emulate": 3000, "layout": 400, "artefact": 5000, "record": 2000, "npy": 400,
            "api": 300, "message": 1200}
+FEW, MANY = 10_000, 1_000_000   # inputs that go through the whole pipeline, and that are parsed
 PROGRAMS = ["examples/*.tile", "tests/programs/*.tile", "tests/lit/**/*.tile"]
 DECLARATIONS = re.compile(rb"^(?=[a-z])", re.M)   # each begins a line
 
@@ -170,11 +171,12 @@ def keep(build, name, corpus):
             archive.addfile(member, path.open("rb"))
 
 
-def command(build, options, corpus):
-    findings = build / "findings" / options.name
+def command(build, name, options, corpus):
+    findings = build / "findings" / name
     findings.mkdir(parents=True, exist_ok=True)
-    runs = options.runs + len(list(corpus.iterdir())) + 1   # libFuzzer counts the corpus and an empty input
-    return [build / "tests" / f"fuzz_{options.name}", f"-runs={runs}", f"-max_len={LONGEST[options.name]}",
+    runs = options.runs or (FEW if name in ["api", "compile", "emulate"] else MANY)
+    runs += len(list(corpus.iterdir())) + 1   # libFuzzer counts the corpus and an empty input
+    return [build / "tests" / f"fuzz_{name}", f"-runs={runs}", f"-max_len={LONGEST[name]}",
             f"-seed={options.seed}", f"-timeout={options.hang}", "-rss_limit_mb=4096", "-print_final_stats=1",
             "-len_control=0", "-entropic=0",   # entropic: a third of the time
             f"-max_total_time={int(options.minutes * 60)}", f"-artifact_prefix={findings}/", corpus]
@@ -207,31 +209,34 @@ def report(name, growth):
     print(f"{name}: {runs} inputs, {before} edges after 80 % of them, {edges} at the end: {edges - before} in the last fifth")
 
 
+def fuzz(name, options):
+    build = options.build.resolve()
+    corpus = make_corpus(build, name)
+    if options.keep:
+        return keep(build, name, corpus)
+    so_far = corpus.with_suffix(".tsv")
+    growth = [tuple(map(int, line.split())) for line in so_far.read_text().splitlines()] if so_far.exists() else []
+    try:
+        status, text = run(command(build, name, options, corpus), environment(build), growth)
+    finally:   # an interrupted run counts too
+        so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
+    if status == 0:
+        return report(name, growth)
+    return sys.exit(f"{text}{name}: a finding after {growth[-1][0] if growth else 0} inputs")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("name", choices=sorted(SEEDS))
-    parser.add_argument("--runs", type=int, default=10000)
+    parser.add_argument("names", nargs="+", choices=sorted(SEEDS))
+    parser.add_argument("--runs", type=int, help=f"inputs; default: {FEW} for api, compile and emulate, {MANY} for the others")
     parser.add_argument("--minutes", type=float, default=0, help="at most; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--hang", type=int, default=25, help="seconds of one input that are a finding")
     parser.add_argument("--keep", action="store_true", help="write few inputs that reach what the corpus does to the tree")
     options = parser.parse_args()
-    build = options.build.resolve()
-    corpus = make_corpus(build, options.name)
-    if options.keep:
-        keep(build, options.name, corpus)
-        return 0
-    so_far = corpus.with_suffix(".tsv")
-    growth = [tuple(map(int, line.split())) for line in so_far.read_text().splitlines()] if so_far.exists() else []
-    status, text = run(command(build, options, corpus), environment(build), growth)
-    so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
-    if status != 0:
-        sys.stdout.write(text)
-        print(f"{options.name}: a finding after {growth[-1][0] if growth else 0} inputs")
-        return 1
-    report(options.name, growth)
-    return 0
+    for name in options.names:
+        fuzz(name, options)
 
 
-sys.exit(main())
+main()
