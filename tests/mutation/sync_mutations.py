@@ -54,7 +54,9 @@ OWN = "the first instruction overwrites accumulators declared just then; ptxas w
 AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what insert-mbarriers, which begins the kernel, does not look for"
+OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
+          ("gemm_stream_k", "sm_80", False, 1, "barrier();"): OWN_PLACES,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,

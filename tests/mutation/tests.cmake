@@ -9,7 +9,7 @@ if(TARGET tilec)
   tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
 
   set(random ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_mutations.py $<TARGET_FILE:tilec>)
-  add_test(NAME random_mutations_sample COMMAND ${random} --seed 1 --count 4)
+  add_test(NAME random_mutations_sample COMMAND ${random} --seed 7 --count 7)
   add_test(NAME random_mutations COMMAND ${random} --count 40)
   set_tests_properties(random_mutations_sample random_mutations PROPERTIES TIMEOUT 1800
     REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${CMAKE_SOURCE_DIR}/tests/random;${CMAKE_SOURCE_DIR}/tests/oracle")
