@@ -1,4 +1,4 @@
-// What an access costs, by layout: wavefronts of shared memory, sectors of global memory, vector width, shuffles.
+// What an access costs, by layout: wavefronts of shared memory, sectors of global memory, vector width.
 //
 // Two ways to the same numbers: from the addresses of the lanes, by counting; and from a linear layout, by ranks,
 // exact and without enumerating. The machine is an argument: banks, bytes per bank, bytes per sector.
@@ -32,12 +32,3 @@ SharedCost shared_cost_linear(LayoutContext *cx, Linear conversion, int element_
 int64_t sectors_linear(LayoutContext *cx, Linear conversion, int element_bits, int64_t width, MemoryShape memory);
 // Consecutive registers at consecutive, aligned offsets; `most` elements at the most.
 int64_t vector_width_linear(Linear conversion, int64_t most);
-
-// ---- between register layouts ----
-typedef enum { CONVERT_IN_REGISTERS, CONVERT_BY_SHUFFLES, CONVERT_BY_SHARED } ConversionKind;
-typedef struct ConversionCost {
-    ConversionKind kind;
-    int64_t shuffles;   // per thread: each sends one value and receives one; exact where no two lanes hold the same
-} ConversionCost;
-// Two layouts (register, lane, warp, ...) -> tensor of the same tensor.
-ConversionCost conversion_cost(LayoutContext *cx, Linear source, Linear destination);

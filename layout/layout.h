@@ -4,8 +4,8 @@
 //     layout.c  layout_text.c                  the type, its queries, its notation
 //     algebra.c                                composition, inverses, product, quotient, kernel, image
 //     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
-//     distribution.c                           how a tile is spread over threads
-//     swizzle.c  cost.c  optimal_swizzle.c     XOR swizzles; bank conflicts, sectors, shuffles; best way through shared memory
+//     distribution.c  swizzle.c                how a tile is spread over threads; XOR swizzles
+//     conversion.c  optimal_swizzle.c  cost.c  cheapest way between distributions; conflicts and sectors of an access
 //     scan.c  context.c                        reading of texts; arena and refusals
 //     calculator/                              what `tilec layout` alone uses: CuTe's nested layouts, encodings, pictures
 //

@@ -1,8 +1,8 @@
 #include "layout/calculator/calc.h"
 #include "layout/calculator/bridge.h"
+#include "layout/calculator/convert.h"
 #include "layout/calculator/encoding.h"
 #include "layout/calculator/tiled_copy.h"
-#include "layout/cost.h"
 #include "layout/optimal_swizzle.h"
 #include "support/map.h"
 #include "support/vec.h"
@@ -13,14 +13,19 @@ struct Calc {
     LayoutContext *cx;
     StrMap *names;
     int depth;
+    bool explain;
 };
 
 enum { MOST_ARGS = 8, DEEPEST = 64 };
 
 Calc *calc_new(LayoutContext *cx) {
     Calc *calc = NEW(cx->arena, Calc);
-    *calc = (Calc){cx, strmap_new(cx->arena), 0};
+    *calc = (Calc){.cx = cx, .names = strmap_new(cx->arena)};
     return calc;
+}
+
+void calc_explain(Calc *calc, bool explain) {
+    calc->explain = explain;
 }
 
 // ---- values ----
@@ -396,14 +401,15 @@ static CalcValue f_optimal_swizzle(Calc *c, const CalcValue *v, int count) {
     return c->cx->failed ? v[0] : of_linear(optimal_swizzle(c->cx, a, b, bits));
 }
 
-static CalcValue f_conversion(Calc *c, const CalcValue *v, int count) {
-    static const char *const names[] = {"in registers", "by shuffles", "through shared memory"};
-    (void)count;
+// Linear layouts, or in quotes layouts in the compiler's notation.
+static CalcValue f_convert(Calc *c, const CalcValue *v, int count) {
+    int element_bits = count > 2 ? small(c, v[2]) : 32;
+    if (v[0].kind == CALC_TEXT || v[1].kind == CALC_TEXT) {
+        const char *a = as_text(c, v[0]), *b = as_text(c, v[1]);
+        return of_text(c->cx->failed ? "" : convert_layouts_text(c->cx, a, b, element_bits, c->explain));
+    }
     Linear a = as_linear(c, v[0]), b = as_linear(c, v[1]);
-    if (c->cx->failed) return v[0];
-    ConversionCost cost = conversion_cost(c->cx, a, b);
-    if (cost.kind != CONVERT_BY_SHUFFLES) return of_text(names[cost.kind]);
-    return of_text(arena_printf(c->cx->arena, "%s: %lld per thread", names[cost.kind], (long long)cost.shuffles));
+    return of_text(c->cx->failed ? "" : convert_text(c->cx, a, b, element_bits, c->explain));
 }
 
 // ---- encodings: shape, then the encoding's numbers ----
@@ -561,7 +567,7 @@ static const struct {
     {"surjective", 1, 1, f_surjective, "(linear): 1 or 0"},
     {"code", 1, 1, f_code, "(linear): as shifts, ands and xors"},
     {"optimal_swizzle", 3, 3, f_optimal_swizzle, "(source, destination, element bits)"},
-    {"conversion", 2, 2, f_conversion, "(source, destination): what moving between them takes"},
+    {"convert", 2, 3, f_convert, "(source, destination[, element bits]): what moving between them takes; --explain"},
     {"blocked", 5, 5, f_blocked, "(shape, per thread, per warp, warps, order)"},
     {"mma", 4, 4, f_mma, "(shape, version, instruction shape, warps)"},
     {"swizzled", 5, 5, f_swizzled, "(shape, vec, per phase, max phase, order)"},

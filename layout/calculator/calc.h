@@ -31,6 +31,7 @@ typedef struct CalcValue {
 typedef struct Calc Calc;   // the names defined so far
 
 Calc *calc_new(LayoutContext *cx);
+void calc_explain(Calc *calc, bool explain);   // what `convert` says
 // Runs statements separated by `;`. The value is that of the last one.
 CalcValue calc_run(Calc *calc, const char *text);
 // As text. `static_mark`: integers of layouts and tuples as CuTe prints static ones, `_8`.

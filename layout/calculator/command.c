@@ -12,7 +12,7 @@ typedef enum { VIEW_VALUES, VIEW_OWNERS, VIEW_BANKS } View;
 
 typedef struct Options {
     Format format;
-    bool batch, help, static_mark, view_given;
+    bool batch, help, static_mark, explain, view_given;
     View view;
     const char *tile, *script;   // texts
     int bits, access;
@@ -35,6 +35,7 @@ static const char usage[] =
     "    --view=owners           threads and values of a thread-value layout over --tile=(M,N);\n"
     "                            linear layouts of registers and lanes are shown so without asking\n"
     "    --view=banks            banks of shared memory, for elements of --bits=16 and --access=16 bytes per lane\n"
+    "    --explain               of convert(a, b): where each bit comes from, accesses and wavefronts\n"
     "    --static                print integers as CuTe's static ones, _8\n"
     "    --expand=FILE           a text in which {{expressions}} are replaced by their values\n"
     "    --batch                 one question per line of standard input, one answer per line\n"
@@ -84,6 +85,7 @@ static const char *read_options(int argc, char **argv, Options *o) {
         } else if (!strcmp(arg, "--")) only_expressions = true;
         else if (!strcmp(arg, "--batch")) o->batch = true;
         else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) o->help = true;
+        else if (!strcmp(arg, "--explain")) o->explain = true;
         else if (!strcmp(arg, "--static")) o->static_mark = true;
         else if (!strcmp(arg, "--table")) o->format = AS_TABLE;
         else if (!strcmp(arg, "--svg")) o->format = AS_SVG;
@@ -143,6 +145,7 @@ static char *read_file(Arena *arena, const char *path) {
 static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
     LayoutContext cx = layout_context(arena);
     Calc *calc = calc_new(&cx);
+    calc_explain(calc, o->explain);
     char *text = NULL;
     if (o->script) {
         char *source = read_file(arena, o->script);

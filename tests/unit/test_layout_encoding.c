@@ -3,6 +3,7 @@
 #include "layout/calculator/encoding.h"
 #include "layout/calculator/linear_text.h"
 #include "layout/calculator/tiled_copy.h"
+#include "layout/conversion.h"
 #include "layout/cost.h"
 #include "layout/optimal_swizzle.h"
 #include "tests/unit/unit.h"
@@ -253,18 +254,18 @@ static void conversions_between_register_layouts_cost_what_they_must(void **stat
     Encoding parent = mma(2, 16, 8, 0, 1, 1),
              a = {.kind = ENCODING_DOT, .op_index = 0, .k_width = 2, .parent = &parent};
     // The accumulator of one product as operand A of the next: only registers are renamed.
-    assert_int_equal(conversion_cost(&cx, c, to_linear(&cx, a, 16, 16)).kind, CONVERT_IN_REGISTERS);
+    assert_int_equal(conversion_by_rank(&cx, c, to_linear(&cx, a, 16, 16)).kind, CONVERT_IN_REGISTERS);
     Encoding blocked = {.kind = ENCODING_BLOCKED,
                         .size_per_thread = {1, 8},
                         .threads_per_warp = {16, 2},
                         .warps_per_cta = {1, 1},
                         .order = {1, 0}};
     one_cta(&blocked, 2);
-    ConversionCost rows = conversion_cost(&cx, c, to_linear(&cx, blocked, 16, 16));
+    Conversion rows = conversion_by_rank(&cx, c, to_linear(&cx, blocked, 16, 16));
     assert_int_equal(rows.kind, CONVERT_BY_SHUFFLES);
     assert_int_equal(rows.shuffles, 8);
     Encoding two_warps = mma(2, 16, 8, 0, 2, 1), other = mma(2, 16, 8, 0, 1, 2);
-    assert_int_equal(conversion_cost(&cx, to_linear(&cx, two_warps, 32, 16), to_linear(&cx, other, 32, 16)).kind,
+    assert_int_equal(conversion_by_rank(&cx, to_linear(&cx, two_warps, 32, 16), to_linear(&cx, other, 32, 16)).kind,
                      CONVERT_BY_SHARED);
     assert_false(cx.failed);
 }

@@ -5,6 +5,7 @@
 // operation answered, so that a law cannot hold because everything is refused.
 #include "layout/calculator/bridge.h"
 #include "layout/calculator/linear_text.h"
+#include "layout/conversion.h"
 #include "layout/cost.h"
 #include "tests/unit/unit.h"
 #include <string.h>
@@ -497,7 +498,7 @@ static bool shuffles_are_counted(LayoutContext *cx) {
         if (x != y && !below(3)) b_columns[x] ^= b_columns[y];
     }
     Linear a = linear_make(cx, ins, 2, outs, 2, a_columns), b = linear_make(cx, ins, 2, outs, 2, b_columns);
-    ConversionCost cost = conversion_cost(cx, a, b);
+    Conversion cost = conversion_by_rank(cx, a, b);
     int64_t lanes = (int64_t)1 << ins[1].bits, missing = 0;
     for (int64_t lane = 0; lane < lanes; lane++) {
         int64_t lacks = 0;

@@ -1,0 +1,92 @@
+#include "layout/calculator/convert.h"
+#include "layout/calculator/linear_text.h"
+
+static const MemoryShape nvidia = {.banks = 32, .bank_bytes = 4, .sector_bytes = 32};
+
+static void print_kind(StrBuf *out, Conversion c) {
+    static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};
+    sb_str(out, kinds[c.kind]);
+    if (c.kind == CONVERT_BY_SHUFFLES)
+        sb_printf(out, ": %s%lld per thread", c.fewest ? "" : "at most ", (long long)c.shuffles);
+}
+
+// "lane 4 + register 1": the coordinates of the source whose bits `column` has.
+static void print_place(StrBuf *out, Linear way, int in, int bit) {
+    bool any = false;
+    for (int o = 0; o < way.out_count; o++) {
+        int64_t value = linear_basis(way, in, bit, o);
+        if (value) sb_printf(out, "%s%s %lld", any ? " + " : "", way.outs[o].name, (long long)value);
+        any |= value != 0;
+    }
+    if (!any) sb_str(out, "a copy");
+}
+
+static void print_bits(LayoutContext *cx, StrBuf *out, Linear source, Linear destination) {
+    LayoutContext trial = layout_context(cx->arena);
+    Linear way = linear_invert_and_compose(&trial, destination, source);
+    if (trial.failed) way = linear_solve(cx, destination, source);
+    for (int in = 0; in < way.in_count && !cx->failed; in++)
+        for (int bit = 0; bit < way.ins[in].bits; bit++) {
+            sb_printf(out, "\n    %s %lld from ", way.ins[in].name, 1LL << bit);
+            print_place(out, way, in, bit);
+        }
+}
+
+static void print_access(StrBuf *out, const char *what, int64_t count, int64_t width, SharedCost cost) {
+    sb_printf(out, "\n    %lld %s of %lld elements a lane: %lld wavefronts each, %lld without conflicts",
+              (long long)count, what, (long long)width, (long long)cost.wavefronts, (long long)cost.phases);
+}
+
+static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear destination, int element_bits) {
+    SharedWay way = shared_way(cx, source, destination, element_bits, nvidia);
+    if (cx->failed) return;
+    print_access(out, "stores", way.stores, way.width, way.store_cost);
+    print_access(out, "loads", way.loads, way.width, way.load_cost);
+    sb_str(out, "\n    in shared memory ");
+    linear_print(out, way.shared);
+}
+
+static char *explained(LayoutContext *cx, Conversion c, Linear source, Linear destination, int element_bits) {
+    StrBuf out;
+    sb_init(&out, cx->arena);
+    print_kind(&out, c);
+    print_bits(cx, &out, source, destination);
+    if (c.kind == CONVERT_BY_SHARED) print_way(cx, &out, source, destination, element_bits);
+    return out.text;
+}
+
+static char *kind_text(Arena *arena, Conversion c) {
+    StrBuf out;
+    sb_init(&out, arena);
+    print_kind(&out, c);
+    return out.text;
+}
+
+char *convert_text(LayoutContext *cx, Linear source, Linear destination, int element_bits, bool explain) {
+    Conversion c = conversion_by_rank(cx, source, destination);
+    if (cx->failed) return NULL;
+    if (linear_equal(source, destination)) c.kind = CONVERT_NOTHING;
+    return explain ? explained(cx, c, source, destination, element_bits) : kind_text(cx->arena, c);
+}
+
+static const Layout *parse(LayoutContext *cx, const char *text) {
+    const char *why = "";
+    const Layout *layout = cx->failed ? NULL : layout_parse(cx->arena, text, 0, &why);
+    if (!layout) layout_refuse(cx, "%s", why);
+    return layout;
+}
+
+char *convert_layouts_text(LayoutContext *cx, const char *source, const char *destination, int element_bits,
+                           bool explain) {
+    enum { WARP = 32 };
+    const Layout *from = parse(cx, source), *to = parse(cx, destination);
+    int64_t shape[LAYOUT_MAX_RANK];
+    if (cx->failed) return NULL;
+    for (int o = 0; o < from->rank_out && o < to->rank_out; o++)
+        shape[o] = from->out_shape[o] < to->out_shape[o] ? from->out_shape[o] : to->out_shape[o];
+    Conversion c = conversion_of(cx, from, to, shape, WARP);
+    LayoutContext trial = layout_context(cx->arena);
+    Linear a = distribution_to_linear(&trial, from, WARP), b = distribution_to_linear(&trial, to, WARP);
+    if (cx->failed) return NULL;
+    return explain && !trial.failed ? explained(cx, c, a, b, element_bits) : kind_text(cx->arena, c);
+}

@@ -1,0 +1,35 @@
+// The cheapest way from one distribution of a tile to another (layout/distribution.h): which moves remain, and their
+// exact number.
+//
+//     in registers          every thread has what it needs: at most other names
+//     by shuffles           every warp has: rounds in which each lane gives one element and takes one
+//     through shared memory otherwise: stored and loaded in a layout for exactly these two accesses
+#pragma once
+#include "layout/cost.h"
+#include "layout/layout.h"
+#include "layout/linear.h"
+
+typedef enum { CONVERT_NOTHING, CONVERT_IN_REGISTERS, CONVERT_BY_SHUFFLES, CONVERT_BY_SHARED } ConversionKind;
+
+typedef struct Conversion {
+    ConversionKind kind;
+    int64_t shuffles;   // per thread
+    bool fewest;        // no order of shuffles has fewer; not known where several lanes hold or need the same element
+} Conversion;
+
+// Elements outside of `shape` belong to no thread. By rank where both are linear and exactly of the shape, else by counting.
+Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *destination, const int64_t *shape,
+                         int lanes);
+// The same of linear layouts (register, lane, warp, block) -> tensor.
+Conversion conversion_by_rank(LayoutContext *cx, Linear source, Linear destination);
+// (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
+Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
+
+// A way through shared memory (layout/optimal_swizzle.h), with plain loads and stores.
+typedef struct SharedWay {
+    Linear shared;                      // (vector, bank, segment, reps) -> tensor
+    int64_t width;                      // elements that one lane moves at once
+    int64_t stores, loads;              // accesses of a warp
+    SharedCost store_cost, load_cost;   // of each
+} SharedWay;
+SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, MemoryShape memory);
