@@ -3,6 +3,7 @@
 #include "layout/calculator/convert.h"
 #include "layout/calculator/encoding.h"
 #include "layout/calculator/tiled_copy.h"
+#include "layout/calculator/tma.h"
 #include "layout/optimal_swizzle.h"
 #include "support/map.h"
 #include "support/vec.h"
@@ -365,24 +366,36 @@ static CalcValue f_surjective(Calc *c, const CalcValue *v, int count) {
     return of_int(linear_is_surjective(as_linear(c, v[0])));
 }
 
-static CalcValue f_reshape_ins(Calc *c, const CalcValue *v, int count) {
-    Linear a = as_linear(c, v[0]);
-    LinearDim dims[MOST_ARGS];
+// "name", size, ... from argument 1 on.
+static int named_sizes(Calc *c, const CalcValue *v, int count, LinearDim *dims) {
     for (int i = 1; i + 1 < count; i += 2) {
         int64_t size = as_int(c, v[i + 1]);
-        if (size < 1 || (size & (size - 1))) layout_refuse(c->cx, "size %lld is not a power of two", (long long)size);
-        if (c->cx->failed) return v[0];
-        dims[i / 2] = (LinearDim){as_text(c, v[i]), __builtin_ctzll((unsigned long long)size)};
+        if (log2_exact(size) < 0) layout_refuse(c->cx, "size %lld is not a power of two", (long long)size);
+        if (c->cx->failed) return 0;
+        dims[i / 2] = (LinearDim){as_text(c, v[i]), log2_exact(size)};
     }
-    return c->cx->failed ? v[0] : of_linear(linear_reshape_ins(c->cx, a, dims, (count - 1) / 2));
+    return (count - 1) / 2;
 }
 
-static CalcValue f_transpose_ins(Calc *c, const CalcValue *v, int count) {
-    const char *names[MOST_ARGS];
-    Linear a = as_linear(c, v[0]);
-    for (int i = 1; i < count; i++) names[i - 1] = as_text(c, v[i]);
-    return c->cx->failed ? v[0] : of_linear(linear_transpose_ins(c->cx, a, names, count - 1));
-}
+#define LINEAR_RESHAPE(name, op)                                                                                       \
+    static CalcValue name(Calc *c, const CalcValue *v, int count) {                                                    \
+        LinearDim dims[MOST_ARGS];                                                                                     \
+        Linear a = as_linear(c, v[0]);                                                                                 \
+        int named = named_sizes(c, v, count, dims);                                                                    \
+        return c->cx->failed ? v[0] : of_linear(op(c->cx, a, dims, named));                                            \
+    }
+LINEAR_RESHAPE(f_reshape_ins, linear_reshape_ins)
+LINEAR_RESHAPE(f_reshape_outs, linear_reshape_outs)
+
+#define LINEAR_TRANSPOSE(name, op)                                                                                     \
+    static CalcValue name(Calc *c, const CalcValue *v, int count) {                                                    \
+        const char *names[MOST_ARGS];                                                                                  \
+        Linear a = as_linear(c, v[0]);                                                                                 \
+        for (int i = 1; i < count; i++) names[i - 1] = as_text(c, v[i]);                                               \
+        return c->cx->failed ? v[0] : of_linear(op(c->cx, a, names, count - 1));                                       \
+    }
+LINEAR_TRANSPOSE(f_transpose_ins, linear_transpose_ins)
+LINEAR_TRANSPOSE(f_transpose_outs, linear_transpose_outs)
 
 static CalcValue f_code(Calc *c, const CalcValue *v, int count) {
     (void)count;
@@ -452,6 +465,18 @@ static CalcValue f_mma(Calc *c, const CalcValue *v, int count) {
     per_dim(c, v[3], e.warps_per_cta);
     return encoded(c, &e, v[0]);
 }
+// Operand of a product whose accumulator is that mma.
+static CalcValue f_dot(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    PerDim shape;
+    Encoding parent = {.kind = ENCODING_MMA, .version = small(c, v[3]), .rank = per_dim(c, v[0], shape)};
+    parent.instr_rank = per_dim(c, v[4], parent.instr_shape);
+    per_dim(c, v[5], parent.warps_per_cta);
+    for (int i = 0; i < parent.rank; i++)
+        parent.ctas[i] = parent.cta_split[i] = 1, parent.cta_order[i] = parent.rank - 1 - i;
+    Encoding e = {.kind = ENCODING_DOT, .parent = &parent, .op_index = small(c, v[1]), .k_width = small(c, v[2])};
+    return encoded(c, &e, v[0]);
+}
 static CalcValue f_swizzled(Calc *c, const CalcValue *v, int count) {
     (void)count;
     Encoding e = {
@@ -463,6 +488,46 @@ static CalcValue f_nvmma(Calc *c, const CalcValue *v, int count) {
     Encoding e = {.kind = ENCODING_NVMMA_SHARED, .swizzle_bytes = as_int(c, v[1]), .element_bits = as_int(c, v[2])};
     e.transposed = count > 3 && as_int(c, v[3]) != 0;
     return encoded(c, &e, v[0]);
+}
+
+// ---- TMA: (extents), element bits, swizzle bytes ----
+
+static TmaPlan plan_of(Calc *c, const CalcValue *v) {
+    TmaTile tile = {.element_bits = small(c, v[1]), .swizzle_bytes = small(c, v[2])};
+    PerDim extents = {0};
+    tile.rank = per_dim(c, v[0], extents);
+    for (int d = 0; d < tile.rank && d < TMA_MAX_RANK; d++) tile.extent[d] = extents[d];
+    return c->cx->failed ? (TmaPlan){.copies = 1} : tma_plan(c->cx, tile);
+}
+static CalcValue f_tma(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    TmaPlan plan = plan_of(c, v);
+    return c->cx->failed ? v[0] : of_swizzled(plan.layout);
+}
+static CalcValue f_tma_box(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    TmaPlan plan = plan_of(c, v);
+    Tuple box[TMA_MAX_RANK];
+    int rank = c->cx->failed ? 0 : tuple_rank(as_tuple(c, v[0]));
+    for (int d = 0; d < rank; d++) box[d] = tuple_int(plan.box[d]);
+    return of_tuple(tuple_list(c->cx, box, rank));
+}
+static CalcValue f_im2col(Calc *c, const CalcValue *v, int count) {
+    (void)count;
+    PerDim padding, filter, dilation;
+    int spatial = per_dim(c, v[0], padding);
+    if (per_dim(c, v[1], filter) != spatial || per_dim(c, v[2], dilation) != spatial)
+        layout_refuse(c->cx, "padding, filter and dilation have one number for each spatial dim");
+    if (c->cx->failed) return v[0];
+    TmaIm2col map = tma_im2col(c->cx, spatial, padding, filter, dilation, 1, 8, 16, 0);
+    Tuple lower[3], upper[3];
+    for (int d = 0; d < spatial && !c->cx->failed; d++) {
+        lower[d] = tuple_int(map.lower[d]);
+        upper[d] = tuple_int(map.upper[d]);
+    }
+    if (c->cx->failed) return v[0];
+    Tuple corners[] = {tuple_list(c->cx, lower, spatial), tuple_list(c->cx, upper, spatial)};
+    return of_tuple(tuple_list(c->cx, corners, 2));
 }
 
 // ---- tiled copies ----
@@ -562,7 +627,9 @@ static const struct {
     {"divide_left", 2, 2, f_divide_left, "(linear, linear)"},
     {"divide_right", 2, 2, f_divide_right, "(linear, linear)"},
     {"reshape_ins", 3, 7, f_reshape_ins, "(linear, \"name\", size, ...)"},
+    {"reshape_outs", 3, 7, f_reshape_outs, "(linear, \"name\", size, ...)"},
     {"transpose_ins", 2, 8, f_transpose_ins, "(linear, \"name\", ...)"},
+    {"transpose_outs", 2, 8, f_transpose_outs, "(linear, \"name\", ...)"},
     {"apply", 2, 2, f_apply, "(linear, (value per input))"},
     {"surjective", 1, 1, f_surjective, "(linear): 1 or 0"},
     {"code", 1, 1, f_code, "(linear): as shifts, ands and xors"},
@@ -570,8 +637,12 @@ static const struct {
     {"convert", 2, 3, f_convert, "(source, destination[, element bits]): what moving between them takes; --explain"},
     {"blocked", 5, 5, f_blocked, "(shape, per thread, per warp, warps, order)"},
     {"mma", 4, 4, f_mma, "(shape, version, instruction shape, warps)"},
+    {"dot", 6, 6, f_dot, "(shape, operand 0 or 1, kWidth, version, instruction shape, warps)"},
     {"swizzled", 5, 5, f_swizzled, "(shape, vec, per phase, max phase, order)"},
     {"nvmma", 3, 4, f_nvmma, "(shape, swizzle bytes, element bits[, transposed])"},
+    {"tma", 3, 3, f_tma, "((extents), element bits, swizzle bytes): the tile in shared memory"},
+    {"tma_box", 3, 3, f_tma_box, "((extents), element bits, swizzle bytes): of one copy"},
+    {"im2col", 3, 3, f_im2col, "((padding), (filter), (dilation)): corners of the box of base pixels"},
     {"tiled_copy", 2, 2, f_tiled_copy, "(thread layout, value layout)"},
     {"operand_tv", 6, 7, f_operand_tv,
      "(\"A\", (m,n,k), A, B, C, atoms[, permutation]): of a tiled MMA of one-warp atoms"},

@@ -28,7 +28,7 @@
 // the extent rounded up: (3,5):(20,4) by 2 is (2,(2,5)):(20,(40,4)), with (1,(1,j)) outside of the layout. A product
 // needs free places for the repetitions, not those of the composition in particular (multiply_mode).
 //
-// Limits: integers only (no symbolic extents: see layout/view.h), strides >= 0.
+// Limits: integers only, strides >= 0.
 #include "layout/calculator/cute.h"
 #include "support/vec.h"
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "layout/calculator/calc.h"
 #include "layout/calculator/tiled_copy.h"
 #include "layout/calculator/tma.h"
-#include "layout/calculator/view.h"
 #include "tests/unit/unit.h"
 #include <stdio.h>
 #include <string.h>
@@ -488,13 +487,6 @@ static void copy_atoms_cover_their_bits(void **state) {
 
 // ---- sources: TileTensor patterns ----
 
-static const char *view_text(Arena *arena, View v) {
-    StrBuf out;
-    sb_init(&out, arena);
-    view_print(&out, v);
-    return out.text;
-}
-
 static void tt_pattern_1_internal_k_major_128b_is_a_plain_pitch(void **state) {
     the_arena = *state;
     // ((BM/8,8),(64,BK/64)) : ((64, BM/8*64),(1,0)) for 16-bit elements, BM = BK = 64: rows 64 elements apart.
@@ -578,76 +570,6 @@ static void tt_im2col_box_corners(void **state) {
     assert_string_equal(cute_text(*state, map.plan.layout.layout), "(64,64):(64,1)");
 }
 
-static void tt_pattern_6_and_7_row_major_with_known_and_run_time_dims(void **state) {
-    LayoutContext cx = layout_context(*state);
-    View c = view_row_major(&cx, (Dim[]){dim_named("M"), dim_named("N")}, 2);
-    assert_string_equal(view_text(*state, c), "(M,N):(N,1)");
-    View flat = view_row_major(&cx, (Dim[]){dim_named("L")}, 1);
-    assert_string_equal(view_text(*state, flat), "(L):(1)");
-    View known = view_row_major(&cx, (Dim[]){dim_known(64), dim_known(32)}, 2);
-    assert_string_equal(cute_text(*state, view_layout(&cx, known)), "(64,32):(32,1)");
-    view_layout(&cx, c);
-    assert_true(cx.failed);
-}
-
-static void tt_pattern_10_tiles_vectorise_and_distribute_with_run_time_strides(void **state) {
-    LayoutContext cx = layout_context(*state);
-    View c = view_row_major(&cx, (Dim[]){dim_named("M"), dim_named("N")}, 2);
-    View tile = view_tile(&cx, c, (int64_t[]){128, 64}, (Dim[]){dim_named("bm"), dim_named("bn")});
-    assert_string_equal(view_text(*state, tile), "(128,64):(N,1) + 128*N*bm + 64*bn");
-    // Claims that vectorize needs known strides: it needs known extents; a run-time stride stays a factor.
-    Dim first[2];
-    View piece = view_distribute(&cx, view_vectorize(&cx, tile, (int64_t[]){1, 2}), (int64_t[]){8, 4}, "lane", first);
-    assert_string_equal(view_text(*state, piece),
-                        "(16,8):(8*N,8) + 128*N*bm + 64*bn + 2*(lane % 4) + (lane / 4 % 8)*N");
-    assert_int_equal(piece.element[1], 2);
-    // The stride override: the same places with strides known.
-    View fixed = view_with_strides(&cx, tile, (int64_t[]){4096, 1});
-    assert_string_equal(cute_text(*state, view_layout(&cx, fixed)), "(128,64):(4096,1)");
-    assert_false(cx.failed);
-    view_with_strides(&cx, tile, (int64_t[]){4096, 2});   // contradicts the known stride 1
-    assert_true(cx.failed);
-}
-
-static void tt_vectorize_of_a_run_time_extent_is_refused(void **state) {
-    LayoutContext cx = layout_context(*state);
-    view_vectorize(&cx, view_row_major(&cx, (Dim[]){dim_named("M"), dim_named("N")}, 2), (int64_t[]){1, 2});
-    assert_true(cx.failed);
-}
-
-static void tt_pattern_11_sub_tiles_keep_the_parents_row_stride(void **state) {
-    LayoutContext cx = layout_context(*state);
-    View parent = view_row_major(&cx, (Dim[]){dim_known(128), dim_known(256)}, 2);
-    View stage = view_tile(&cx, parent, (int64_t[]){16, 32}, (Dim[]){dim_known(0), dim_known(3)});
-    assert_string_equal(view_text(*state, stage), "(16,32):(256,1) + 96");   // not (32,1)
-}
-
-static void tt_pattern_12_reshape_keeps_run_time_dims(void **state) {
-    LayoutContext cx = layout_context(*state);
-    Dim m = dim_named("M");
-    View v = view_row_major(&cx, (Dim[]){m, dim_known(64)}, 2);
-    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_known(1), m, dim_known(64)}, 3)),
-                        "(1,M,64):(64*M,64,1)");
-    assert_string_equal(view_text(*state, view_reshape(&cx, v, (Dim[]){dim_mul(&cx, m, dim_known(64))}, 1)),
-                        "(64*M):(1)");
-    assert_false(cx.failed);
-    View tile = view_tile(&cx, v, (int64_t[]){16, 32}, (Dim[]){dim_known(0), dim_known(0)});
-    view_reshape(&cx, tile, (Dim[]){dim_known(512)}, 1);   // a window is not dense
-    assert_true(cx.failed);
-}
-
-static void tt_ceil_div_of_run_time_dims(void **state) {
-    LayoutContext cx = layout_context(*state);
-    StrBuf out;
-    sb_init(&out, *state);
-    dim_print(&out, dim_ceil_div(&cx, dim_mul(&cx, dim_known(128), dim_named("K")), 64));
-    sb_char(&out, ' ');
-    dim_print(&out, dim_ceil_div(&cx, dim_named("M"), 64));
-    sb_char(&out, ' ');
-    dim_print(&out, dim_ceil_div(&cx, dim_known(100), 64));
-    assert_string_equal(out.text, "2*K ceildiv(M,64) 2");
-}
-
 // ---- the documentation ----
 
 // In a block fenced as `layout`, a line `> expression` is followed by what it prints.
@@ -717,12 +639,6 @@ int main(void) {
         IN_ARENA(tt_k_and_mn_major_tiles_of_32_64_128_bytes),
         IN_ARENA(tt_pattern_8_box_and_device_tile_come_from_one_description),
         IN_ARENA(tt_im2col_box_corners),
-        IN_ARENA(tt_pattern_6_and_7_row_major_with_known_and_run_time_dims),
-        IN_ARENA(tt_pattern_10_tiles_vectorise_and_distribute_with_run_time_strides),
-        IN_ARENA(tt_vectorize_of_a_run_time_extent_is_refused),
-        IN_ARENA(tt_pattern_11_sub_tiles_keep_the_parents_row_stride),
-        IN_ARENA(tt_pattern_12_reshape_keeps_run_time_dims),
-        IN_ARENA(tt_ceil_div_of_run_time_dims),
         IN_ARENA(documentation_examples_are_true),
     };
     return run(tests);
