@@ -278,9 +278,9 @@ static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, c
     return offset_address(gen, base, memory_type(gen, buf->type), type_bytes(buf->type), offset, 0);
 }
 
-// An `in` tensor is never written while the kernel runs: its loads may go through the read-only path (ld.global.nc).
+// Loads of what is never written while the kernel runs may go through the read-only path (ld.global.nc).
 void mark_read_only(Gen *gen, const Buf *buf, Value load) {
-    if (buf->scope != SCOPE_GLOBAL || !buf->is_param || buf->mode != MODE_IN) return;
+    if (!buf_is_constant(buf)) return;
     LLVMMetadataRef node = LLVMMDNodeInContext2(gen->llvm.context, NULL, 0);
     unsigned kind = LLVMGetMDKindIDInContext(gen->llvm.context, "invariant.load", 14);
     LLVMSetMetadata(load, kind, LLVMMetadataAsValue(gen->llvm.context, node));

@@ -95,5 +95,8 @@ typedef struct TestCase {
     EmuArg *want;   // the reference's tensors (f64), outputs computed
 } TestCase;
 bool test_case_make(const Module *module, const Test *test, const EmuOptions *options, TestCase *out);
+// Makes one tensor of the n-th (from 1) read-only parameter with an @alias and the one it names; NULL: there is none,
+// else how it is said of a failure.
+const char *test_case_share(const Module *module, const Test *test, int n, TestCase *test_case);
 bool test_case_reference(const Module *module, const Test *test, const EmuOptions *options, TestCase *test_case);
 bool test_case_compare(const Module *module, const Test *test, const TestCase *test_case, EmuTestResult *result);

@@ -381,24 +381,59 @@ typedef struct TestJob {
     EmuTestResult *result;
 } TestJob;
 
+static int argument_of(const Func *func, const Buf *buf) {
+    int i = 0;
+    while (func_argument(func, i)->buf != buf) i++;
+    return i;
+}
+
+const char *test_case_share(const Module *module, const Test *test, int n, TestCase *test_case) {
+    const Func *func = test_func(module, test);
+    for (int i = 0; func && i < test_case->count; i++) {
+        const Buf *buf = func_argument(func, i)->buf;
+        if (!buf || !buf->alias_of || --n > 0) continue;
+        test_case->args[argument_of(func, buf->alias_of)].tensor = test_case->args[i].tensor;
+        return arena_printf(module->arena, "with '%s' and '%s' as one tensor, ", buf->name, buf->alias_of->name);
+    }
+    return NULL;
+}
+
+// The n-th run: of tensors apart (0), or with two of them one. False: it failed, or there is none.
+static bool run_case(const Module *module, const TestJob *job, int n, EmuTestResult *result, const char **shared) {
+    TestCase test_case = {0};
+    *shared = "";
+    result->why = "its inputs cannot be made";
+    if (!make_case(module, job->test, job->options, &test_case)) return false;
+    if (n > 0 && !(*shared = test_case_share(module, job->test, n, &test_case))) return false;
+    result->why = "no variant takes its arguments";
+    const Func *func = test_target(module, job->test, &test_case);
+    if (!func) return false;
+    result->why = "the emulator reported errors";
+    Arena *keep = job->outer->arena;
+    if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return false;
+    result->why = "its reference does not run";
+    return run_reference(module, job->test, job->options, &test_case) &&
+           compare_case(module, keep, job->test, &test_case, result);
+}
+
+// Once for each two tensors that may be one.
+static bool run_shared(const Module *module, const TestJob *job) {
+    EmuTestResult result = {0};
+    const char *shared;
+    int n = 1;
+    while (run_case(module, job, n, &result, &shared)) n++;
+    if (shared) job->result->why = arena_printf(job->outer->arena, "%s%s", shared, result.why);
+    return job->result->passed = !shared;
+}
+
 static void test_job(const Module *module, void *user) {
     TestJob *job = user;
     EmuTestResult *result = job->result;
     EmuReferenceCache *cache = job->options ? job->options->reference_cache : NULL;
-    TestCase test_case = {0};
     int diagnostics = diag_count(module->sink);
     if (cache && cached_test(cache, job->outer, module->arena, job->test, job->options, result)) return;
-    result->why = "its inputs cannot be made";
-    if (!make_case(module, job->test, job->options, &test_case)) return;
-    result->why = "no variant takes its arguments";
-    const Func *func = test_target(module, job->test, &test_case);
-    if (!func) return;
-    result->why = "the emulator reported errors";
-    Arena *keep = job->outer->arena;
-    if (!run_timed(module, func, test_case.count, test_case.args, job->options, keep, &result->report)) return;
-    result->why = "its reference does not run";
-    if (!run_reference(module, job->test, job->options, &test_case)) return;
-    bool passed = compare_case(module, job->outer->arena, job->test, &test_case, result);
+    const char *none;
+    bool passed = run_case(module, job, 0, result, &none) && run_shared(module, job);
     if (cache && passed && diag_count(module->sink) == diagnostics) cache_test(cache, job->test, job->options, result);
 }
 

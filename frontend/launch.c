@@ -134,14 +134,15 @@ static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *
     return true;
 }
 
-// Two parameters are two tensors: a read of one may be moved before a write of the other.
+// Two parameters are two tensors, unless they say that they may be one: a read of one may be moved before a write of
+// the other.
 static bool check_twice(Sema *s, const Func *func, const Stmt *launch) {
     for (int i = 0; i < launch->launch.count; i++)
         for (int j = 0; j < launch->launch.count; j++) {
             const Region *read = launch->launch.args[i].region, *written = launch->launch.args[j].region;
-            if (i == j || !read || !written || read->buf != written->buf) continue;
+            if (i == j || !read || !written || buf_root(read->buf) != buf_root(written->buf)) continue;
             const Buf *from = func_argument(func, i)->buf, *to = func_argument(func, j)->buf;
-            if (to->mode == MODE_IN || (from->mode != MODE_IN && i < j)) continue;
+            if (to->mode == MODE_IN || from->alias_of == to || (from->mode != MODE_IN && i < j)) continue;
             Diag *d = diag(s->sink, written->loc, T_SAME_TENSOR, written->buf->name, from->name, to->name, func->name);
             diag_label(d, to->loc, "the parameter that is written");
             return false;

@@ -16,8 +16,13 @@ bool is_hidden_param(const Node *param) {
     return !has_dims(param) && param->kids[0]->text && strcmp(param->kids[0]->text, type_text(TYPE_TENSORMAP)) == 0;
 }
 
+// A reference means what it means without them.
+static bool is_left_out(const Sema *s, const Node *param) {
+    return s->context == IN_REFERENCE && is_hidden_param(param);
+}
+
 static void scalar_param(Sema *s, const Node *param) {
-    if (s->context == IN_REFERENCE && is_hidden_param(param)) return;   // it means what it means without
+    if (is_left_out(s, param)) return;
     Type type = find_type(s, param->kids[0]);
     if (param->op != AST_IN || param->kids[2]) diag(s->sink, param->span, T_SCALAR_MODE, param->text);
     if (type == TYPE_NONE) type = TYPE_F32;
@@ -146,6 +151,34 @@ bool choices_exclude(Sema *s) {
     return left->kind == EXPR_INT && !left->integer;
 }
 
+// ---- tensors that may be one ----
+static bool same_tensors(const Buf *a, const Buf *b) {
+    bool same = a->type == b->type && a->rank == b->rank && !a->strides == !b->strides;
+    for (int d = 0; same && d < a->rank; d++)
+        same = expr_equal(a->shape[d], b->shape[d]) && (!a->strides || expr_equal(a->strides[d], b->strides[d]));
+    return same;
+}
+
+static const char *alias_problem(const Func *func, const Buf *read, const Buf *written) {
+    bool named = false;
+    for (int i = 0; i < func->params.count; i++) named |= func->params.items[i].buf == written;
+    if (!named || written->mode != MODE_OUT) return "it is no `out` parameter";
+    if (read->mode != MODE_IN) return "both are written";
+    return same_tensors(read, written) ? NULL : "they differ in type, shape or strides";
+}
+
+// @alias of a parameter is a field of its tensor. A reference means what it means without.
+static void take_alias(Sema *s, Param *param, Span span) {
+    const char *name = attr_text(param->attrs, ATTR_ALIAS);
+    attr_remove(&param->attrs, ATTR_ALIAS);
+    if (!name || !s->func || s->context == IN_REFERENCE || s->context == IN_FILL) return;
+    Symbol *symbol = find(s, name);
+    Buf *written = symbol && symbol->kind == SYMBOL_BUF ? symbol->buf : NULL;
+    const char *problem = param->buf ? alias_problem(s->func, param->buf, written) : "only tensors have one";
+    if (problem) diag(s->sink, span, T_ALIAS, name, problem);
+    else param->buf->alias_of = written;
+}
+
 // ---- all together ----
 void parameters(Sema *s, const Node *kernel) {
     const Node *params = kernel->kids[1];
@@ -160,15 +193,18 @@ void parameters(Sema *s, const Node *kernel) {
     }
     for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[1]);
     for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[2]);
-    for (int i = 0; i < params->count; i++) {
-        if (!has_dims(params->kids[i])) continue;
-        Buf *buf = tensor_param(s, params->kids[i]);
+    for (int i = 0, at = 0; i < params->count; i++) {
+        Param *out = &s->func->params.items[at];
+        at += !is_left_out(s, params->kids[i]);
+        Buf *buf = has_dims(params->kids[i]) ? tensor_param(s, params->kids[i]) : NULL;
         if (!buf) continue;
         Span loc;
-        s->func->params.items[i].attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
-        s->func->params.items[i].buf = buf;
+        out->attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
+        out->buf = buf;
         declare_buf(s, buf, params->kids[i]->span);
     }
+    for (int i = 0, at = 0; i < params->count; i++)
+        if (!is_left_out(s, params->kids[i])) take_alias(s, &s->func->params.items[at++], params->kids[i]->span);
     for (int i = 0; i < s->choices.count; i++) {
         Param param = {.var = s->choices.items[i].is_param ? s->choices.items[i].var : NULL};
         if (param.var) vec_push(s->arena, &s->func->params, param);

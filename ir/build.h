@@ -53,6 +53,7 @@ Var *var_new(Arena *arena, const char *name, VarKind kind, Type type, Span loc);
 Buf *buf_new(Arena *arena, const char *name, Scope scope, Type type, int rank, Expr *const *shape, Span loc);
 Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int rank, const int64_t *shape, Span loc);
 const Buf *buf_root(const Buf *buf);           // that owns the storage: follows alias_of
+bool buf_is_constant(const Buf *buf);          // a tensor that nothing writes while the kernel runs
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
 int64_t buf_elements(const Buf *buf);          // of constant extents
 int buf_slot_rank(const Buf *buf);             // dims of one slot: of a tile without those of its slots

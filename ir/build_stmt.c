@@ -29,6 +29,10 @@ const Buf *buf_root(const Buf *buf) {
     return buf;
 }
 
+bool buf_is_constant(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL && buf->is_param && buf->mode == MODE_IN && !buf->alias_of;
+}
+
 int64_t buf_extent(const Buf *buf, int dim) {
     int64_t extent;
     return expr_const(buf->shape[dim], &extent) ? extent : -1;

@@ -351,6 +351,7 @@ static void put_param(Printer *p, const Param *param) {
             put_indices(p, buf->rank, buf->strides);
         }
     }
+    if (buf && buf->alias_of) sb_printf(p->out, " @alias(%s)", buf_text(p, buf->alias_of));
     put_attrs_after(p, param->attrs);
 }
 

@@ -485,6 +485,10 @@ Func *clone_func(Arena *arena, const Func *func) {
         Param *param = &copy->params.items[i];
         if (param->buf) param->buf = clone_buf(subst, param->buf);
     }
+    for (int i = 0; i < copy->params.count; i++) {   // one may be an alias of a later one
+        Buf *buf = copy->params.items[i].buf;
+        if (buf) buf->alias_of = replaced_buf(subst, buf->alias_of);
+    }
     if (func->when) copy->when = subst_expr(subst, func->when);
     clone_block(arena, subst, &func->body, &copy->body);
     return copy;

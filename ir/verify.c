@@ -38,9 +38,10 @@
 //  18. At thread stage (after lower-tile-op) there are no fragments and no tile ops.
 //  19. A tensormap parameter says with @tma which tensor it maps, and only TMA operations name it; their boxes have the
 //      map's type and rank. Operands of wgmma have the types and forms of the instruction.
+//  20. Tensors that may be one (@alias of a parameter): an element of the read one is read by the CTA and iteration that
+//      writes it, before it does, where that is plain (verify_conflicts.c).
 #include "ir/verify.h"
 #include "ir/build.h"
-#include "ir/linear.h"
 #include "ir/query.h"
 #include "ir/verify_impl.h"
 #include "layout/distribution.h"
@@ -275,7 +276,7 @@ static void set_range(Depends *depends, const Iter *iter) {
     depends->ranged = expr_const(iter->begin, &depends->low) && expr_const(iter->end, &end) &&
                       expr_const(iter->step, &step) && step > 0 && end > depends->low &&
                       !__builtin_sub_overflow(end - 1, depends->low, &span);
-    if (depends->ranged) depends->high = end - 1 - span % step, depends->step = step;
+    if (depends->ranged) depends->high = end - 1 - span % step;
 }
 
 // What the values of an iterator depend on; a parallel one is itself something to depend on.
@@ -551,6 +552,7 @@ static void check_func(Verifier *v, const Func *func) {
     if (func->kind == FUNC_KERNEL && v->grids == 0) REPORT(v, func->loc, T_NO_GRID, func->name);
     if (func->kind == FUNC_KERNEL) check_allocation(v, func);
     if (func->kind == FUNC_KERNEL && func->stage == STAGE_TILE && !v->broken) check_conflicts(v, func);
+    if (func->kind == FUNC_PROGRAM) check_launches(v, func);
 }
 
 static bool verify_one(const Module *module, const Func *func, bool fills) {

@@ -1,4 +1,5 @@
-// Rule 12, what the iterations of a parallel loop do to each other: proven by an example.
+// Rules 12 and 20, what iterations of a parallel loop do to each other, and what reads of a tensor and writes of another
+// one do when the two are one: proven by an example.
 //
 // An example is a value for each iterator with which two accesses, by different iterations, have the same element. Each
 // iterator takes its first, second or last value; indices are sums of iterators and of what both have in common.
@@ -10,6 +11,8 @@
 //
 // Iterators outside of the parallel loop have one value in both accesses, its own and those inside one in each. An access
 // under a condition inside the loop proves nothing. The search ends after so many examples.
+//
+// Of tensors that may be one (@alias), CTAs conflict as iterations do, and a read comes before the write of its element.
 #include "ir/build.h"
 #include "ir/linear.h"
 #include "ir/query.h"
@@ -21,7 +24,7 @@ enum { MOST_VALUES = 3, MOST_LEVELS = 16, MOST_EXAMPLES = 1 << 20 };
 typedef struct Level {   // an iterator around an access
     const struct Level *outer;
     const Var *var;
-    bool parallel;
+    bool parallel, grid;
     int depth, conditions;   // around it
     int count;               // of values to try; 0: not known
     int64_t values[MOST_VALUES];
@@ -31,8 +34,10 @@ typedef struct Touch {
     const Buf *buf;   // the storage's root
     const Level *level;
     const LinearSum *indices;
-    int conditions;   // around it
-    bool writes;
+    const int64_t *extents;   // of an operand's region; NULL: an element
+    int conditions, order;    // around it; of its statement in the text
+    bool writes, reads_alias, transposed;
+    const char *name;   // of the buffer itself
     Span loc;
 } Touch;
 
@@ -41,9 +46,11 @@ typedef struct Search {
     VEC(Touch) touches;
     Map *lets;     // Var -> LinearSum, of one that is a sum of variables
     Map *levels;   // Var -> Level: of an iterator its own, of any other let the one that it is bound in
+    Map *shared;   // Buf: the written ones of tensors that may be one
     const Level *level;
-    int parallels, conditions;   // around what is looked at
-    int64_t examples;            // tried so far
+    int parallels, conditions, order;   // around what is looked at; of the statement in the text
+    bool transposes;                    // the operation that is looked at
+    int64_t examples;                   // tried so far
 } Search;
 
 // ---- indices ----
@@ -106,22 +113,45 @@ static int atom_depth(const Search *s, Expr *atom) {
 }
 
 // ---- accesses ----
-static void add_touch(Search *s, const Buf *buf, int count, Expr *const *indices, bool writes, Span loc) {
-    if (!s->parallels) return;
+static void add_touch(Search *s, const Buf *buf, int count, Expr *const *indices, Touch touch) {
+    if (!s->parallels && !map_has(s->shared, buf_root(buf))) return;
     LinearSum *sums = NEW_ARRAY(s->v->arena, LinearSum, count + 1);
     for (int d = 0; d < count; d++) {
         sums[d] = sum_of(s, indices[d]);
         if (sums[d].full) return;
     }
-    Touch touch = {buf_root(buf), s->level, sums, s->conditions, writes, loc};
+    touch.buf = buf_root(buf);
+    touch.name = buf->name;
+    touch.level = s->level;
+    touch.indices = sums;
+    touch.conditions = s->conditions;
+    touch.order = s->order;
+    touch.reads_alias = buf != touch.buf && buf->scope == SCOPE_GLOBAL;
     vec_push(s->v->arena, &s->touches, touch);
+}
+
+static void add_region(Visitor *visitor, Region *region, const Operand *operand) {
+    Search *s = visitor->user;
+    if (operand->access == ACCESS_NAME || !map_has(s->shared, buf_root(region->buf))) return;
+    Expr *starts[LAYOUT_MAX_RANK];
+    int64_t *extents = NEW_ARRAY(s->v->arena, int64_t, region->count + 1);
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        starts[d] = dim->start;
+        extents[d] = 1;
+        if (dim->extent && !expr_const(dim->extent, &extents[d])) extents[d] = dim->tile;
+    }
+    Touch touch = {.extents = extents, .transposed = region->transposed, .loc = region->loc};
+    touch.writes = operand->access != ACCESS_READ;
+    touch.transposed ^= touch.writes && s->transposes;
+    add_touch(s, region->buf, region->count, starts, touch);
 }
 
 static bool add_loads(Visitor *visitor, Expr *e) {
     Search *s = visitor->user;
     bool select = e->kind == EXPR_SELECT;
     bool lazy = select || is_binary(e, BIN_LOGICAL_AND) || is_binary(e, BIN_LOGICAL_OR);
-    if (e->kind == EXPR_LOAD) add_touch(s, e->load.buf, e->load.count, e->load.indices, false, e->loc);
+    if (e->kind == EXPR_LOAD) add_touch(s, e->load.buf, e->load.count, e->load.indices, (Touch){.loc = e->loc});
     if (!lazy) return true;
     visit_expr(visitor, select ? e->select.condition : e->binary.a);
     s->conditions++;
@@ -144,6 +174,7 @@ static void walk(Search *s, const Block *block);
 
 static void set_values(Level *level, const Iter *iter) {
     int64_t first, step, trips = iter_count(iter);
+    if (trips < 0 && level->grid) trips = 2;   // at least: a grid of known size says so
     if (trips < 1 || !expr_const(iter->begin, &first) || !expr_const(iter->step, &step)) return;
     int64_t values[MOST_VALUES] = {first, first + step, first + (trips - 1) * step};
     level->count = trips < MOST_VALUES ? (int)trips : MOST_VALUES;
@@ -152,7 +183,9 @@ static void set_values(Level *level, const Iter *iter) {
 
 static void enter(Search *s, const Stmt *loop, const Iter *iter) {
     Level *level = NEW(s->v->arena, Level);
-    *level = (Level){s->level, iter->var, is_loop(loop, LOOP_PARALLEL), depth_of(s->level) + 1, s->conditions, 0, {0}};
+    *level = (Level){.outer = s->level, .var = iter->var, .depth = depth_of(s->level) + 1, .conditions = s->conditions};
+    level->parallel = is_loop(loop, LOOP_PARALLEL);
+    level->grid = loop->kind == STMT_GRID;
     set_values(level, iter);
     map_put(s->levels, iter->var, level);
     s->level = level;
@@ -181,7 +214,9 @@ static void walk_if(Search *s, const Stmt *stmt) {
 }
 
 static void look_at(Search *s, const Stmt *stmt) {
-    Visitor loads = {.expr = add_loads, .user = s};
+    Visitor loads = {.expr = add_loads, .region = add_region, .user = s};
+    s->order++;
+    s->transposes = is_call(stmt, OP_TRANSPOSE);
     switch (stmt->kind) {
     case STMT_LET: add_let(s, stmt->let.var, stmt->let.value);   // fall through
     case STMT_VAR:
@@ -189,7 +224,8 @@ static void look_at(Search *s, const Stmt *stmt) {
     case STMT_CALL: visit_stmt(&loads, (Stmt *)stmt); break;
     case STMT_STORE:
         visit_stmt(&loads, (Stmt *)stmt);
-        add_touch(s, stmt->store.buf, stmt->store.count, stmt->store.indices, true, stmt->loc);
+        add_touch(s, stmt->store.buf, stmt->store.count, stmt->store.indices,
+                  (Touch){.writes = true, .loc = stmt->loc});
         break;
     case STMT_FOR: walk_loop(s, stmt, &stmt->loop.body); break;
     case STMT_GRID: walk_loop(s, stmt, &stmt->grid.body); break;
@@ -200,7 +236,6 @@ static void look_at(Search *s, const Stmt *stmt) {
         s->conditions--;
         break;
     case STMT_BLOCK: walk(s, &stmt->block); break;
-    case STMT_ROLE: walk(s, &stmt->role.body); break;
     default: break;
     }
 }
@@ -215,6 +250,8 @@ typedef struct Pair {
     const Touch *touches[2];
     int shared, common;   // levels: around the outermost parallel loop that both are in; around both
     bool guarded;         // a condition stands around that loop
+    bool one;             // tensors that may be one
+    const char *why;      // they conflict
     int count;
     struct {
         const Level *level;
@@ -262,13 +299,49 @@ static bool iterations_differ(const Pair *p) {
     return differ;
 }
 
-static bool is_example(const Pair *p) {
-    const Touch *a = p->touches[0], *b = p->touches[1];
+// In a dim: from the first element of one to that of the other.
+static Int128 distance(const Pair *p, int d) {
+    return value_of(p, 1, &p->touches[1]->indices[d]) - value_of(p, 0, &p->touches[0]->indices[d]);
+}
+
+static int64_t extent_of(const Touch *touch, int d) {
+    return touch->extents ? touch->extents[d] : 1;
+}
+
+static bool elements_meet(const Pair *p) {
+    bool meet = true;
+    for (int d = 0; meet && d < p->touches[0]->buf->rank; d++)
+        meet = distance(p, d) < extent_of(p->touches[0], d) && -distance(p, d) < extent_of(p->touches[1], d);
+    return meet;
+}
+
+// An operation reads all before it writes, but its threads do not wait for each other.
+static bool moves(const Pair *p) {
+    bool moved = p->touches[0]->transposed != p->touches[1]->transposed;
+    for (int d = 0; d < p->touches[0]->buf->rank; d++) moved |= distance(p, d) != 0;
+    return moved;
+}
+
+// What is wrong with a read of an element and a write of it, here of one tensor.
+static const char *wrong_order(const Pair *p) {
+    static const char *const late = "this reads an element after it is written";
+    for (int depth = 1; depth <= p->common; depth++) {
+        const Level *level = level_at(p->touches[0]->level, depth);
+        if (p->at[0][depth] == p->at[1][depth]) continue;
+        if (level->grid) return "another CTA writes an element that this reads";
+        if (level->parallel) return "another iteration writes an element that this reads";
+        return p->at[1][depth] < p->at[0][depth] ? late : NULL;
+    }
+    if (p->touches[1]->order < p->touches[0]->order) return late;
+    bool within = p->touches[1]->order == p->touches[0]->order && p->touches[0]->extents && moves(p);
+    return within ? "this operation writes elements at another place than it reads them" : NULL;
+}
+
+static bool is_example(Pair *p) {
     p->search->examples++;
-    bool same = iterations_differ(p);
-    for (int d = 0; same && d < a->buf->rank; d++)
-        same = value_of(p, 0, &a->indices[d]) == value_of(p, 1, &b->indices[d]);
-    return same;
+    if (!p->one) return iterations_differ(p) && elements_meet(p);
+    p->why = elements_meet(p) ? wrong_order(p) : NULL;
+    return p->why != NULL;
 }
 
 static bool has_example(Pair *p, int n) {
@@ -300,26 +373,32 @@ static bool choose_iterators(Pair *p) {
     return fits;
 }
 
-static bool find_levels(Pair *p) {
-    const Level *a = p->touches[0]->level, *b = p->touches[1]->level, *loop = NULL;
+static const Level *common_level(const Pair *p) {
+    const Level *a = p->touches[0]->level, *b = p->touches[1]->level;
     a = level_at(a, depth_of(b));
     b = level_at(b, depth_of(a));
     while (a != b) a = a->outer, b = b->outer;
-    for (const Level *level = a; level; level = level->outer) loop = level->parallel ? level : loop;
+    return a;
+}
+
+static bool find_levels(Pair *p) {
+    const Level *loop = NULL, *common = common_level(p);
+    p->common = depth_of(common);
+    if (p->one) return true;
+    for (const Level *level = common; level; level = level->outer) loop = level->parallel ? level : loop;
     if (!loop) return false;
-    p->common = depth_of(a);
     p->shared = loop->depth - 1;
     p->guarded = loop->conditions > 0;
     return p->touches[0]->conditions == loop->conditions && p->touches[1]->conditions == loop->conditions;
 }
 
-static bool conflict(Search *s, const Touch *a, const Touch *b) {
-    Pair pair = {.search = s, .touches = {a, b}};
-    if (a->buf != b->buf || s->examples++ >= MOST_EXAMPLES) return false;
-    if (!find_levels(&pair) || !choose_iterators(&pair)) return false;
+static bool conflict(Pair *p) {
+    const Touch *a = p->touches[0], *b = p->touches[1];
+    if (a->buf != b->buf || p->search->examples++ >= MOST_EXAMPLES) return false;
+    if (!find_levels(p) || !choose_iterators(p)) return false;
     for (int d = 0; d < a->buf->rank; d++)
-        if (!symbols_cancel(&pair, &a->indices[d], &b->indices[d])) return false;
-    return has_example(&pair, 0);
+        if (!symbols_cancel(p, &a->indices[d], &b->indices[d])) return false;
+    return has_example(p, 0);
 }
 
 // ---- reports ----
@@ -333,16 +412,63 @@ static void report(Verifier *v, const Touch *store, const Touch *other) {
 static void check_stored(Search *s, const Touch *store) {
     VEC_EACH (const Touch, other, &s->touches) {
         bool seen = other->writes && other < store;   // as a store of its own
-        if (seen || !conflict(s, store, other)) continue;
+        Pair pair = {.search = s, .touches = {store, other}};
+        if (seen || other->extents || !conflict(&pair)) continue;
         report(s->v, store, other);
         return;
     }
 }
 
+static void check_read(Search *s, const Touch *read) {
+    VEC_EACH (const Touch, write, &s->touches) {
+        Pair pair = {.search = s, .touches = {read, write}, .one = true};
+        if (!write->writes || !conflict(&pair)) continue;
+        Diag *d = diag(s->v->sink, read->loc, T_IR_ALIAS, read->name, write->buf->name, pair.why);
+        diag_label(d, write->loc, "the write");
+        s->v->broken = true;
+        return;
+    }
+}
+
+static void find_aliases(Search *s, const Func *func) {
+    VEC_EACH (const Param, param, &func->params) {
+        const Buf *buf = param->buf;
+        if (buf && buf->alias_of) map_put(s->shared, buf->alias_of, (void *)buf);
+    }
+}
+
 void check_conflicts(Verifier *v, const Func *kernel) {
-    Search s = {.v = v, .lets = map_new(v->arena), .levels = map_new(v->arena)};
+    Search s = {.v = v, .lets = map_new(v->arena), .levels = map_new(v->arena), .shared = map_new(v->arena)};
+    find_aliases(&s, kernel);
     walk(&s, &kernel->body);
     VEC_EACH (const Touch, touch, &s.touches) {
-        if (touch->writes) check_stored(&s, touch);
+        if (touch->writes && !touch->extents) check_stored(&s, touch);
+    }
+    VEC_EACH (const Touch, touch, &s.touches) {
+        if (touch->reads_alias && !v->broken) check_read(&s, touch);
+    }
+}
+
+// ---- programs ----
+static void note_writes(Map *written, const Stmt *stmt) {
+    FillOp fill;
+    if (match_fill(stmt, &fill)) map_put(written, fill.dst->buf, written);
+    for (int i = 0; stmt->kind == STMT_LAUNCH && i < stmt->launch.count; i++) {
+        const Param *param = stmt->launch.func ? func_argument(stmt->launch.func, i) : NULL;
+        const Region *region = stmt->launch.args[i].region;
+        if (param && param->buf && region && param->buf->mode != MODE_IN) map_put(written, region->buf, written);
+    }
+}
+
+void check_launches(Verifier *v, const Func *program) {
+    Map *written = map_new(v->arena);
+    FOR_EACH_STMT (stmt, &program->body) {
+        for (int i = 0; stmt->kind == STMT_LAUNCH && i < stmt->launch.count; i++) {
+            const Buf *buf = stmt->launch.args[i].region ? stmt->launch.args[i].region->buf : NULL;
+            if (!buf || !buf->alias_of || !map_has(written, buf->alias_of)) continue;
+            REPORT(v, stmt->loc, T_IR_ALIAS, buf->name, buf->alias_of->name,
+                   "this launch reads it after it is written");
+        }
+        note_writes(written, stmt);
     }
 }

@@ -50,7 +50,6 @@ typedef struct Depends {
     bool unknown;         // memory or a `var`: possibly on anything
     bool ranged;          // an iterator with constant bounds, or a let that is a constant:
     int64_t low, high;    // its first and last value
-    int64_t step;         // of an iterator
 } Depends;
 
 #define REPORT(v, loc, ...) ((v)->broken = true, (void)diag((v)->sink, (loc), __VA_ARGS__))
@@ -79,3 +78,4 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
                      Span loc);                           // verify_thread.c
 void check_allocation(Verifier *v, const Func *kernel);   // verify_memory.c
 void check_conflicts(Verifier *v, const Func *kernel);    // verify_conflicts.c
+void check_launches(Verifier *v, const Func *program);

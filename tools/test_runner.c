@@ -112,26 +112,35 @@ static void emulate_one(Run *run, const Test *test, EmuTestResult *result) {
 }
 
 // A device error ends the run: after a fault, every call in the context fails.
-static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
+static void launch_case(Run *run, const Test *test, const PlanEntry *entry, TestCase *test_case,
+                        EmuTestResult *result) {
+    DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
+    run->ok = device_run(run->arena, run->loader->sink, &device, test_case->count, test_case->args);
+    if (!run->ok) return;
+    if (!test_case_compare(run->module, test, test_case, result)) result->passed = false;
+    if (!device.outside) return;
+    result->passed = false;
+    result->why = device.outside;
+}
+
+// With tensors apart (n is 0), then with two of them one where the source allows it.
+static bool launch_nth(Run *run, const Test *test, const PlanEntry *entry, int n, EmuTestResult *result) {
     TestCase test_case = {0};
-    const char *outside = NULL;
     EmuOptions options = emulation(run);
-    const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
-    if (!entry) {
-        diag(run->loader->sink, NOWHERE, T_NO_ENTRY, test->name);
-        return;
-    }
+    const char *shared = "";
     if (!test_case_make(run->module, test, &options, &test_case) ||
         !test_case_reference(run->module, test, &options, &test_case))
-        return;
-    DeviceRun device = {.loaded = &run->loaded, .entry = entry, .no_guards = run->options->no_guards};
-    run->ok = device_run(run->arena, run->loader->sink, &device, test_case.count, test_case.args);
-    outside = device.outside;
-    if (!run->ok) return;
-    if (!test_case_compare(run->module, test, &test_case, result)) result->passed = false;
-    if (!outside) return;
-    result->passed = false;
-    result->why = outside;
+        return false;
+    if (n > 0 && !(shared = test_case_share(run->module, test, n, &test_case))) return false;
+    launch_case(run, test, entry, &test_case, result);
+    if (run->ok && !result->passed) result->why = arena_printf(run->arena, "%s%s", shared, result->why);
+    return run->ok && result->passed;
+}
+
+static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
+    const PlanEntry *entry = plan_entry(run->loaded.plan, test->name);
+    if (!entry) diag(run->loader->sink, NOWHERE, T_NO_ENTRY, test->name);
+    for (int n = 0; entry && launch_nth(run, test, entry, n, result);) n++;
 }
 
 static void run_tests(Run *run) {

@@ -38,7 +38,7 @@ typedef struct L2Hints {
 
 // Fills a tile with a slice of a tensor.
 static bool is_load(const Stmt *stmt) {
-    return is_global_to_shared_copy(stmt) && ARG(stmt, COPY, src).region->buf->mode == MODE_IN;
+    return is_global_to_shared_copy(stmt) && buf_is_constant(ARG(stmt, COPY, src).region->buf);
 }
 
 // The number of CTAs that read the same slice.

@@ -83,7 +83,7 @@ static const char *tile_problem(const Uses *uses) {
 // ---- loads ----
 
 static const char *load_problem(const Stmt *copy, const Uses *uses) {
-    if (copy_of(copy).src->buf->mode != MODE_IN)
+    if (!buf_is_constant(copy_of(copy).src->buf))
         return "the kernel writes the tensor that it copies from: write to another one";
     return uses->filled ? "its tile is written by threads too: give them another one" : NULL;
 }

@@ -117,7 +117,7 @@ static Expr *most_of(Arena *arena, const Block *work, Expr *expr) {
 bool is_computed(const Expr *expr, const void *what) {
     (void)what;
     if (expr->kind == EXPR_CALL) return !op_is_pure(expr->call.op);
-    return expr->kind == EXPR_LOAD && (!expr->load.buf->is_param || expr->load.buf->mode != MODE_IN);
+    return expr->kind == EXPR_LOAD && !buf_is_constant(expr->load.buf);
 }
 
 // Trip counts may differ between tiles if each role computes the same number: no statement changes their inputs.

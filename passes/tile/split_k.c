@@ -222,7 +222,7 @@ static const Param *result_of(const Func *kernel, const KSlices *slices) {
     int uses = 0;
     const Param *result = NULL;
     VEC_EACH (const Param, param, &kernel->params) {
-        uses += param->buf && param->buf->mode != MODE_IN;
+        uses += param->buf && !buf_is_constant(param->buf);
         if (param->buf == to->buf) result = param;
     }
     if (!result || uses != 1 || to->transposed || to->buf->rank != 2 || to->buf->strides) return NULL;

@@ -60,6 +60,13 @@ static bool launch_timed(Arena *arena, DiagSink *sink, DeviceRun *run, int count
     return ok;
 }
 
+// Tensors that are one have one address.
+static CudaAddress address_there(const EmuArg *args, int at, const DeviceArgs *out) {
+    for (int i = 0; i < at; i++)
+        if (args[i].tensor == args[at].tensor) return out->launch[i].address;
+    return 0;
+}
+
 bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, bool guards,
                    int count, const EmuArg *args, DeviceArgs *out) {
     static const PlanParam unknown = {.type = TYPE_I64};
@@ -69,7 +76,7 @@ bool device_upload(Arena *arena, DiagSink *sink, const DeviceModule *loaded, con
     for (int i = 0; i < count; i++) {
         Upload *to = &out->uploads[i];
         out->launch[i] = launch_arg_of(&args[i], i < first->params.count ? &first->params.items[i] : &unknown);
-        if (!args[i].tensor) continue;
+        if (!args[i].tensor || (out->launch[i].address = address_there(args, i, out))) continue;
         to->guard = guards ? GUARD_BYTES : 0;
         if (!upload(sink, &loaded->driver, args[i].tensor, to)) return false;
         out->launch[i].address = to->block + to->guard;

@@ -70,6 +70,7 @@ static HostExpr *host_exprs(Builder *b, int count, Expr *const *exprs) {
 
 static PlanParam plan_tensor(Builder *b, const Buf *buf) {
     PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
+    if (buf->alias_of) p.alias = buf->alias_of->name;
     p.shape = host_exprs(b, buf->rank, buf->shape);
     if (buf->strides) p.strides = host_exprs(b, buf->rank, buf->strides);
     return p;

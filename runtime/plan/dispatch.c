@@ -206,15 +206,31 @@ static bool is_dense(const LaunchArg *arg) {
 
 static bool is_same_tensor(const LaunchArg *a, const LaunchArg *b) {
     bool same = a->address == b->address && a->rank == b->rank;
-    for (int d = 0; same && d < a->rank; d++) same = a->shape[d] == b->shape[d];
+    for (int d = 0; same && d < a->rank; d++)
+        same = a->shape[d] == b->shape[d] && (a->shape[d] <= 1 || a->strides[d] == b->strides[d]);
     return same;
 }
 
-// Of dense tensors with known addresses: parts of one with strides interleave.
+static bool names(const PlanParam *p, const PlanParam *q) {
+    return p->alias && strcmp(p->alias, q->name) == 0;
+}
+
+// Every variant says that the two may be one tensor.
+static bool may_be_one(const PlanEntry *entry, int i, int j) {
+    bool may = true;
+    for (int v = 0; v < entry->variants.count; v++) {
+        const PlanParam *params = entry->variants.items[v].params.items;
+        may &= names(&params[i], &params[j]) || names(&params[j], &params[i]);
+    }
+    return may;
+}
+
+// Of tensors that begin at one address, or of dense ones: parts of one with strides interleave.
 static bool overlap(const PlanParam *p, const LaunchArg *a, const PlanParam *q, const LaunchArg *b) {
     if (!p->is_tensor || !q->is_tensor || (p->mode == MODE_IN && q->mode == MODE_IN)) return false;
-    if (!a->address || !b->address || !is_dense(a) || !is_dense(b)) return false;
-    if (p->type == q->type && is_same_tensor(a, b)) return false;
+    if (!a->address || !b->address || elements(a) <= 0 || elements(b) <= 0) return false;
+    if (a->address == b->address) return true;
+    if (!is_dense(a) || !is_dense(b)) return false;
     uint64_t low = a->address < b->address ? a->address : b->address;
     uint64_t end_a = a->address - low + (uint64_t)product(elements(a), type_bytes(p->type));
     uint64_t end_b = b->address - low + (uint64_t)product(elements(b), type_bytes(q->type));
@@ -226,6 +242,7 @@ bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, 
     for (int i = 0; count == entry->variants.items[0].params.count && i < count; i++)
         for (int j = 0; j < i; j++) {
             if (!overlap(&params[i], &args[i], &params[j], &args[j])) continue;
+            if (is_same_tensor(&args[i], &args[j]) && may_be_one(entry, i, j)) continue;
             diag(sink, NOWHERE, T_ARGUMENTS_OVERLAP, params[j].name, params[i].name, entry->name);
             return false;
         }

@@ -41,6 +41,7 @@ typedef struct PlanParam {   // also a program's scratch
     HostExpr *shape;       // [rank]; a single unbound name is bound to the argument's extent, others are checked
     HostExpr *strides;     // [rank] in elements; NULL: dense row-major
     const char *address;   // "A_address": the tensor's base address in expressions
+    const char *alias;     // the written tensor that may be the same one; NULL: none
     bool zeroed;           // scratch that is zero at the start of each kernel and must be zero at its end
 } PlanParam;
 
@@ -200,7 +201,7 @@ typedef struct LaunchMemory {
 // with a zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
-// False, with a report: two tensors share a part of their memory, and one of them is written. (All of it: in place.)
+// False, with a report: two tensors share memory, one of them is written, and they are not one tensor by an alias.
 bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, const LaunchArg *args);
 
 // ---- host expressions ----

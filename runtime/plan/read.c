@@ -129,6 +129,7 @@ static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->address = arena_printf(r->arena, "%s_address", p->name);
     const char *mode = json_text(json_get(from, "mode"), "in");
     p->mode = strcmp(mode, "out") == 0 ? MODE_OUT : strcmp(mode, "inout") == 0 ? MODE_INOUT : MODE_IN;
+    p->alias = json_text(json_get(from, "alias"), NULL);
     p->shape = read_exprs(r, shape, need_expr, &p->rank);
     int count = p->rank;
     if (strides) p->strides = read_exprs(r, strides, need_expr, &count);

@@ -77,8 +77,8 @@ static void load(void) {
 
 static TilecStatus launch(const char *name, int64_t n, const TilecLaunch *options) {
     int64_t shape[] = {n};
-    static float memory[4096];
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    static float memory[2][4096];
+    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
     return tilec_launch(f.module, tilec_artefact_find(f.artefact, name), args, 2, options, &f.diagnostics);
 }
 
@@ -130,7 +130,8 @@ static void test_workspace(void **state) {
     (void)state;
     size_t bytes = 0;
     int64_t shape[] = {100};
-    TilecArg args[] = {tilec_tensor(&shape, 1, shape), tilec_tensor(&shape, 1, shape)};
+    static float memory[2][100];
+    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
     load();
     assert_int_equal(tilec_workspace_size(f.module, tilec_artefact_find(f.artefact, "twice"), args, 2, &bytes, NULL),
                      TILEC_OK);
@@ -227,7 +228,7 @@ static void test_zeroed_elsewhere(void **state) {
     (void)state;
     static _Alignas(256) char memory[512], zero[512];
     int64_t shape[] = {61};
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory + 256, 1, shape)};
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     size_t bytes = 0, zeroed = 0;
     load();
@@ -272,7 +273,8 @@ static void test_wrong_arguments(void **state) {
     TilecArtefact *other = NULL;
     assert_int_equal(tilec_artefact_open(f.context, cubin, size, &other, NULL), TILEC_OK);
     int64_t shape[] = {10};
-    TilecArg args[] = {tilec_tensor(&size, 1, shape), tilec_tensor(&size, 1, shape)};
+    static float memory[2][10];
+    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
     const TilecKernel *stranger = tilec_artefact_find(other, "copy");
     assert_int_equal(tilec_launch(f.module, stranger, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
     tilec_artefact_destroy(other);
@@ -452,7 +454,8 @@ static void launch_refusing(Counting *counting) {
     TilecArtefact *artefact = NULL;
     TilecModule *module = NULL;
     int64_t shape[] = {100};
-    TilecArg args[] = {tilec_tensor(&shape, 1, shape), tilec_tensor(&shape, 1, shape)};
+    static float memory[2][100];
+    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
     int pooled = number("fake_cuda_pooled");
     if (tilec_context_create(&allocator, &context) != TILEC_OK) return;
     TilecStatus status = tilec_artefact_open(context, cubin, size, &artefact, NULL);
@@ -495,7 +498,7 @@ static void test_misuse(void **state) {
     args[0] = tilec_real(1);
     assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, &f.diagnostics), TILEC_ERROR_SOURCE);
     expect_code(905);
-    args[0] = args[1];
+    args[0] = tilec_tensor(memory + 32, 1, shape);
     options = (TilecLaunch)TILEC_INIT(TilecLaunch);
     options.size = offsetof(TilecLaunch, workspace);   // of a host that knows the stream alone
     options.workspace = (void *)1;

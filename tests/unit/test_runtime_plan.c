@@ -22,7 +22,7 @@ static const char manifest[] =
     "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"let\", \"name\": \"rows\", \"type\": \"i64\", \"value\": \"ceildiv(M, 2)\"}],\n"
     "   \"symbol\": \"scale__1\", \"grid\": \"min(rows, sms())\", \"threads\": 64, \"shared_bytes\": 0}]},\n"
     " {\"name\": \"twice\", \"kind\": \"program\", \"variants\": [\n"
-    "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"8\"]},\n"
+    "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"alias\": \"y\", \"shape\": [\"M\", \"8\"]},\n"
     "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"8\"]}],\n"
     "   \"dims\": [\"M\"], \"steps\": [\n"
     "    {\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f32\", \"shape\": [\"2\", \"M\", \"8\"]},\n"
@@ -213,13 +213,12 @@ static bool separate(Fixture *f, LaunchArg x, LaunchArg y) {
     return plan_arguments_separate(f->sink, plan_entry(f->plan, "scale"), 3, (LaunchArg[]){x, y, real(1)});
 }
 
-// Tensors that share a part of their memory are refused; one tensor for both, and interleaved rows are not.
+// Tensors that share memory are refused, also one for both; interleaved rows are not.
 static void test_arguments_separate(void **state) {
     Fixture f;
     setup(&f, *state);
     assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1080, 4, 8)));
     assert_true(separate(&f, tensor(0x1080, 4, 8), tensor(0x1000, 4, 8)));
-    assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 4, 8)));
     assert_true(separate(&f, tensor(0x1000, 0, 8), tensor(0x1000, 4, 8)));
     assert_true(separate(&f, tensor(0, 4, 8), tensor(0, 4, 4)));
     assert_int_equal(diag_count(f.sink), 0);
@@ -227,9 +226,29 @@ static void test_arguments_separate(void **state) {
     assert_int_equal(diag_view(f.sink, 0).code, T_ARGUMENTS_OVERLAP);   // covers T0928
     assert_false(separate(&f, tensor(0x1004, 4, 8), tensor(0x1000, 4, 8)));
     assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 5, 8)));
+    assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 4, 8)));
     LaunchArg rows[] = {tensor(0x1000, 4, 8), tensor(0x1020, 4, 8)};
     rows[0].strides[0] = rows[1].strides[0] = 16;
     assert_true(separate(&f, rows[0], rows[1]));
+    rows[1].address = rows[0].address;
+    assert_false(separate(&f, rows[0], rows[1]));
+}
+
+// With an alias in all variants one tensor may be both, in the same strides; a part of it may not.
+static void test_aliases(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    VEC_EACH (PlanVariant, variant, &((PlanEntry *)plan_entry(f.plan, "scale"))->variants) {
+        assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 4, 8)));
+        variant->params.items[0].alias = "y";
+    }
+    assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 4, 8)));
+    assert_true(separate(&f, tensor(0x1000, 4, 8), tensor(0x1080, 4, 8)));
+    assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1020, 4, 8)));
+    assert_false(separate(&f, tensor(0x1000, 4, 8), tensor(0x1000, 8, 4)));
+    LaunchArg wide = tensor(0x1000, 4, 8);
+    wide.strides[0] = 16;
+    assert_false(separate(&f, wide, tensor(0x1000, 4, 8)));
 }
 
 // Shapes and strides that 64 bits cannot count are refused, whatever they would wrap to; strides that no address
@@ -819,6 +838,7 @@ int main(void) {
         IN_ARENA(test_empty_grid),
         IN_ARENA(test_refuses),
         IN_ARENA(test_arguments_separate),
+        IN_ARENA(test_aliases),
         IN_ARENA(test_program),
         IN_ARENA(test_round_trip),
         IN_ARENA(test_empty_variant),
