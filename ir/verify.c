@@ -362,7 +362,7 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     v->broken |= broken;
     if (is_block_level(&c) && !is_wait(stmt)) check_copied(v, &c, condition, "a condition of the block", stmt->loc);
     Depends depends = expr_depends(v, condition);
-    c.divergent |= depends.thread;
+    c.divergent |= depends.thread && !depends.unknown;   // threads may load equal values
     c.guards |= named_iterators(v, condition);
     c.conditional = true;
     c.undecided |= holds == -1 && !depends.varies;
@@ -495,8 +495,9 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_BLOCK: check_block(v, *c, &stmt->block); break;
     case STMT_GRID: check_grid(v, *c, stmt); break;
     case STMT_ROLE:
-        if (!c->grid || c->thread || c->parallel || stmt->role.threads < 1)
-            REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name, "here: a role must be at block level in a grid");
+        if (!c->grid || c->thread || c->parallel || c->role || stmt->role.threads < 1)
+            REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name,
+                   c->role ? "inside another role" : "here: a role must be at block level in a grid");
         check_role(v, *c, stmt);
         break;
     case STMT_THREAD: check_thread(v, *c, stmt); break;

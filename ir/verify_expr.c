@@ -98,6 +98,13 @@ static bool index_outside(const Verifier *v, const Context *c, const Expr *index
     return low < 0 || high >= extent;
 }
 
+// Local arrays and a thread's slots of a fragment are registers.
+static void check_register_index(Verifier *v, const Context *c, const Buf *buf, const Expr *index, Span loc) {
+    bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
+    if ((buf->scope != SCOPE_LOCAL && !slots) || c->kind != FUNC_KERNEL || !expr_depends(v, index).varies) return;
+    REPORT(v, loc, T_IR_LOCAL_INDEX, arena_printf(v->arena, slots ? "regs(%s)" : "local '%s'", buf->name));
+}
+
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
     check_visible(v, buf, buf->name, loc);
     int rank = buf->scope == SCOPE_FRAGMENT && c->thread ? 1 : buf->rank;
@@ -112,8 +119,7 @@ void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Exp
         if (extent < 0) extent = INT64_MAX;
         if (buf->scope != SCOPE_GLOBAL && index_outside(v, c, indices[i], extent, &at))
             REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
-        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, indices[i]).varies)
-            REPORT(v, loc, T_IR_LOCAL_INDEX, buf->name);
+        check_register_index(v, c, buf, indices[i], loc);
         bool plain =
             indices[i]->kind == EXPR_INT || (indices[i]->kind == EXPR_VAR && indices[i]->var->kind != VAR_MUTABLE);
         if (buf->scope == SCOPE_FRAGMENT && c->parallel && !plain) REPORT(v, loc, T_FRAGMENT_INDEX, buf->name);
@@ -227,8 +233,7 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
         if (known && buf->scope != SCOPE_GLOBAL && index_outside(v, c, dim->start, all - extent + 1, &at))
             REPORT(v, region->loc, T_INDEX_RANGE, (long long)(at < 0 ? at : at + extent - 1), i, buf->name,
                    (long long)all);
-        if (buf->scope == SCOPE_LOCAL && c->kind == FUNC_KERNEL && expr_depends(v, dim->start).varies)
-            REPORT(v, region->loc, T_IR_LOCAL_INDEX, buf->name);
+        check_register_index(v, c, buf, dim->start, region->loc);
     }
     if (region->transposed && region_rank(region) < 2)
         REPORT(v, region->loc, T_TRANSPOSED_RANK, buf->name, region_rank(region));

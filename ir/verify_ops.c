@@ -13,7 +13,7 @@ static int stage_bits(const Context *c) {
     return c->grid ? STAGE_BIT_TILE : STAGE_BIT_TILE | STAGE_BIT_HOST;
 }
 
-static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, int count, Span loc) {
+static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
     bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;   // scratch is prepared by fill
     if (!(info->stages & stage_bits(c)) && !filled) {
         REPORT(v, loc, T_IR_PLACE, info->text,
@@ -29,7 +29,8 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
     bool tile = collective && !(info->stages & STAGE_BIT_THREAD);
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
-    if (((info->id == OP_BARRIER && count == 0) || everyone) && c->thread && c->divergent)
+    bool numbered = info->id == OP_BARRIER && count > 0 && args[0].value;
+    if ((everyone || (info->id == OP_BARRIER && !numbered)) && c->thread && c->divergent)
         REPORT(v, loc, T_IR_UNIFORM, info->text);
 }
 
@@ -276,7 +277,7 @@ void check_call(Verifier *v, const Context *c, OpId op, int count, const Arg *ar
     const OpInfo *info = op_info(op);
     bool broken = v->broken;
     v->broken = false;
-    check_op_place(v, c, info, count, loc);
+    check_op_place(v, c, info, count, args, loc);
     int operands = info->operand_count;
     bool variadic = operands && (info->operands[operands - 1].flags & OPERAND_VARIADIC);
     if (count > operands && !variadic) REPORT(v, loc, T_ARGUMENTS, info->text);
