@@ -55,6 +55,8 @@ class Source:
         self.expected = [(match.start(), closing(self.text, match.end() - 1)) for match in EXPECTED.finditer(self.text)]
 
     def at(self, line, column):
+        if line > len(self.starts):
+            sys.exit("the sources have changed since they were built: ./dev coverage builds them")
         return self.starts[line - 1] + column - 1
 
     def is_case(self, begin):

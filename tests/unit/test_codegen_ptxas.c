@@ -182,6 +182,33 @@ static void test_messages(void **state) {
     assert_non_null(strstr(note.message, "'attention'"));
 }
 
+// Lines of another form change nothing that is known; a note names the function that it can.
+static void test_odd_messages(void **state) {
+    START(k, 128);
+    static const char log[] = "ptxas info    : (C7501) Potential Performance Loss: waits were added\n"
+                              "ptxas info    : Used 7 registers\n"
+                              "ptxas info    : Compiling entry function gemm for 'sm_90a'\n"
+                              "ptxas info    : Used 90 registers, used 2 barriers\n"
+                              "ptxas info    : Used many registers\n"
+                              " registers\n"
+                              "64 bytes smem\n"
+                              "ptxas info    : (C7502) Potential Performance Loss: waits were added";
+    Assembly assembly = {.arena = k.arena, .failure = &failure, .sink = k.module->sink, .log = log};
+    Cubin cubin = {0};
+    read_assembler_log(&assembly, &cubin);
+    assert_int_equal(cubin.kernel_count, 1);
+    assert_string_equal(cubin.kernels[0].symbol, "gemm");
+    assert_int_equal(cubin.kernels[0].registers, 90);
+    assert_int_equal(cubin.kernels[0].barriers, 2);
+    assert_int_equal(cubin.kernels[0].shared_static, 64);
+    assert_int_equal(diag_count(k.module->sink), 2);
+    assert_non_null(strstr(diag_view(k.module->sink, 0).message, "'?'"));
+    assert_non_null(strstr(diag_view(k.module->sink, 1).message, "'gemm'"));
+    assembly.log = NULL;
+    read_assembler_log(&assembly, &cubin);
+    assert_int_equal(cubin.kernel_count, 0);
+}
+
 static void test_symbols(void **state) {
     START(k, 128);
     Func *variant = NEW(k.arena, Func), *other = NEW(k.arena, Func);
@@ -198,7 +225,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(test_ptxas),    IN_ARENA(test_library),       IN_ARENA(test_refused),        IN_ARENA(test_missing),
         IN_ARENA(test_spills),   IN_ARENA(test_llvm_gives_up), IN_ARENA(test_broken_promise), IN_ARENA(test_none),
-        IN_ARENA(test_messages), IN_ARENA(test_symbols),
+        IN_ARENA(test_messages), IN_ARENA(test_odd_messages),  IN_ARENA(test_symbols),
     };
     return run(tests);
 }
