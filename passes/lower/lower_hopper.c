@@ -342,7 +342,7 @@ typedef struct Described {   // an operand in shared memory
     TmaPanels panels;
     bool k_major;
     int64_t element, lead, stride, step;   // bytes
-    int64_t first;                         // column of the tile
+    int64_t row, column;                   // of the tile, where it starts
 } Described;
 
 static Described described(const Region *region, bool is_b, const WgmmaInfo *info) {
@@ -352,7 +352,8 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
     operand.element = type_bytes(region->buf->type);
     operand.stride = (int64_t)8 * panels->swizzle;
     operand.lead = operand.k_major ? tma_facts.unit_bytes : panels->rows * panels->swizzle;
-    expr_const(region->dims[region->count - 1].start, &operand.first);
+    expr_const(region->dims[region->count - 2].start, &operand.row);
+    expr_const(region->dims[region->count - 1].start, &operand.column);
     operand.step = info->k * (operand.k_major ? operand.element : panels->swizzle);
     return operand;
 }
@@ -361,7 +362,7 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
 // coordinates of tma_layout: slot, panel, group of 8 rows.
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
-    int64_t row = o->k_major ? outer : k, column = o->first + (o->k_major ? k : outer);
+    int64_t row = o->row + (o->k_major ? outer : k), column = o->column + (o->k_major ? k : outer);
     // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost.
     EXPECT(lower->context->failure,
            o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && column % o->panels.columns == 0,
@@ -447,15 +448,14 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     EXPECT(lower->context->failure, run > 0 && run % p.info.k == 0, "%lld columns of k in a panel", (long long)run);
-    EXPECT(lower->context->failure, run > 0 && k % run == 0, "%lld of k in panels of %lld", (long long)k,
-           (long long)run);
     EXPECT(lower->context->failure, p.strips * p.info.m * warpgroups_of(lower) == region_extent(p.gemm.acc, 0),
            "%lld rows are no strips of %lld warpgroups", (long long)region_extent(p.gemm.acc, 0),
            (long long)warpgroups_of(lower));
     bool fenced = out->count > 0 && is_call(vec_last(out), OP_WGMMA_COMMIT);   // by the previous gemm
     if (!fenced) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)
-        for (int64_t strip = 0; strip < p.strips; strip++) push_run(&p, strip, at, run / p.info.k, out);
+        for (int64_t strip = 0; strip < p.strips; strip++)
+            push_run(&p, strip, at, (run < k - at ? run : k - at) / p.info.k, out);
     block_call(arena, out, stmt->loc, OP_WGMMA_COMMIT, 0, NULL);
     if (!stmt->call.is_async) BLOCK_CALL(arena, out, stmt->loc, OP_WGMMA_WAIT, arg_int(arena, 0));
 }

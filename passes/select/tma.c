@@ -319,10 +319,10 @@ static const char *operand_problem(const Region *region, const WgmmaInfo *info, 
     if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
     const char *why = tma_matrix_problem(buf, &panels);
     if (why) return why;
-    for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may be whole panels of it
-        int64_t start, unit = d == buf->rank - 1 ? panels.columns : buf_extent(buf, d);
+    for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may start at any swizzle pattern of it
+        int64_t start, unit = d == buf->rank - 1 ? panels.columns : tma_facts.swizzle_rows;
         if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
-            return "an operand must start at a whole swizzle panel of its tile";
+            return "an operand must start at a swizzle pattern of its tile: at a multiple of 8 rows, at a whole panel";
     }
     return NULL;
 }
