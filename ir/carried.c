@@ -37,7 +37,7 @@ typedef struct Analysis {
     VEC(int64_t) trips;   // of the loops around; -1: not known
 } Analysis;
 
-static const Int128 MOST_ADDED = (Int128)1 << 100;
+static const Int128 MOST_ADDED = (Int128)1 << 62;   // times a number of iterations it fits
 
 // ---- loops ----
 
