@@ -110,8 +110,7 @@ static bool swap_kernel(Arena *arena, Func *kernel) {
     OperandSwap swap = {.arena = arena, .swapped = map_new(arena)};
     FOR_EACH_STMT (stmt, &kernel->body) {
         const Buf *acc = stmt->kind == STMT_DECL ? stmt->decl : NULL;
-        if (!acc || acc->scope != SCOPE_FRAGMENT || acc->rank != 2 || acc->layout || !is_accumulator(kernel, acc))
-            continue;
+        if (!acc || acc->layout || !is_accumulator(kernel, acc)) continue;
         Expr *shape[] = {acc->shape[1], acc->shape[0]};
         map_put(swap.swapped, acc, buf_new(arena, acc->name, acc->scope, acc->type, 2, shape, acc->loc));
     }

@@ -20,7 +20,7 @@ config.test_exec_root = os.path.join(config.tilec_binary_dir, "tests", "lit", "o
 config.environment["PATH"] = os.pathsep.join(
     [config.tilec_binary_dir, config.llvm_tools_dir, os.environ.get("PATH", "")]
 )
-for name in ["ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "CUDA_PATH"]:
+for name in ["ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "CUDA_PATH", "TILEC_FAULT", "TILEC_FAULT_LOG"]:
     if name in os.environ:
         config.environment[name] = os.environ[name]
 # Tests neither see nor fill the user's cache.
