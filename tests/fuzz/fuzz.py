@@ -23,6 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST = {"source": 1500, "compile": 1500, "emulate": 3000, "layout": 400, "artefact": 5000, "record": 2000, "npy": 400,
            "api": 300, "message": 1200}
 FEW, MANY = 10_000, 1_000_000   # inputs that go through the whole pipeline, and that are parsed
+INTERRUPTED = 72   # libFuzzer's exit code
 PROGRAMS = ["examples/*.tile", "tests/programs/*.tile", "tests/lit/**/*.tile"]
 DECLARATIONS = re.compile(rb"^(?=[a-z])", re.M)   # each begins a line
 
@@ -220,7 +221,7 @@ def fuzz(name, options):
         status, text = run(command(build, name, options, corpus), environment(build), growth)
     finally:   # an interrupted run counts too
         so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
-    if status == 0:
+    if status in (0, INTERRUPTED):
         return report(name, growth)
     return sys.exit(f"{text}{name}: a finding after {growth[-1][0] if growth else 0} inputs")
 
