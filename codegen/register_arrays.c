@@ -14,11 +14,11 @@
 
 enum { MANY = 64 };   // elements whose f32 would take a good part of a thread's registers
 
-// As many as a register holds, or half as many of bytes, that `count` is a multiple of.
+// As many as a register holds, or one. (LLVM holds two bytes as halves of 16 bits. If one is an 8-bit float that was
+// just converted, ptxas 13.0 may overwrite the other one's register: docs/reliability.md.)
 static int pack_of(Type type, int64_t count) {
     int bits = type_bits(type), pack = type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
-    while (count % pack != 0) pack /= 2;
-    return pack;
+    return count % pack == 0 ? pack : 1;
 }
 
 static int64_t element_count(Gen *gen, const Buf *buf) {
@@ -57,7 +57,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
     RegisterArray *array = map_get(gen->registers.arrays, buf);
     if (!array) {
         map_put(gen->registers.arrays, buf, array = new_array(gen, buf));
-        if (array->bits == 16 && array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
+        if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
             vec_push(gen->arena, &gen->registers.packed, array);
     }
     if (attr_get(buf->attrs, ATTR_WGMMA_REGISTERS)) vec_push(gen->arena, &gen->registers.wgmma, buf);
