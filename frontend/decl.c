@@ -129,6 +129,11 @@ static void take_layout(Sema *s, Buf *buf, const Node *node) {
     if (!fits) diag(s->sink, node->span, T_LAYOUT_RANK, buf->name, buf->rank, rank);
 }
 
+static bool is_extent(Sema *s, const Node *node, int64_t extent) {
+    if (extent < 1) diag(s->sink, node->span, T_EXTENT_POSITIVE, (long long)extent);
+    return extent >= 1;
+}
+
 // Extents: constants in kernels; anything computable in references, fills and for a program's scratch.
 static bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Expr **shape) {
     int64_t elements = 1;
@@ -136,14 +141,13 @@ static bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynam
         int64_t extent;
         if (dynamic) {
             shape[i] = index_expression(s, dims->kids[i]);
-            if (!expr_const(shape[i], &extent) || extent > 0) continue;
-            diag(s->sink, dims->kids[i]->span, T_EXTENT_POSITIVE, (long long)extent);
-            return false;
+            if (expr_const(shape[i], &extent) && !is_extent(s, dims->kids[i], extent)) return false;
+            continue;
         }
-        if (!constant_int(s, dims->kids[i], "an extent", 1, INT32_MAX, &extent)) return false;
+        if (!constant_int(s, dims->kids[i], "an extent", INT64_MIN, INT64_MAX, &extent)) return false;
+        if (!is_extent(s, dims->kids[i], extent)) return false;
         shape[i] = e_int(s->arena, extent);
-        elements *= extent;
-        if (elements > INT32_MAX) {
+        if (__builtin_mul_overflow(elements, extent, &elements) || elements > INT32_MAX) {
             diag(s->sink, node->span, T_BUFFER_SIZE, node->text);
             return false;
         }

@@ -170,8 +170,9 @@ static SemaValue expression_of_kind(Sema *s, const Node *node) {
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
     case N_DOT:
-        if (node->kids[0]->kind != N_NAME || find_or_report(s, node->kids[0]))
-            diag(s->sink, span, T_NOT_A_VALUE, "a view");
+        if (node->kids[0]->kind == N_NAME && !find_or_report(s, node->kids[0])) return value_poison(span);
+        if (strcmp(node->text, "T") == 0) diag(s->sink, span, T_NOT_A_VALUE, "a view");
+        else diag(s->sink, span, T_UNKNOWN_VIEW, node->text);
         return value_poison(span);
     case N_STRING: diag(s->sink, span, T_NOT_A_VALUE, "a string"); return value_poison(span);
     default: diag(s->sink, span, T_NOT_A_VALUE, "this"); return value_poison(span);
