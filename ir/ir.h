@@ -516,7 +516,7 @@ bool op_must_not_repeat(OpId op);
 static inline bool op_is(OpId op, int classes) {   // in one of these classes; false for OP_COUNT, no operation
     return (op_info(op)->classes & classes) != 0;
 }
-// reduce_any and reduce_all take bool; sums, products, other reductions and scans take numbers.
+// reduce_any and reduce_all take bool; sums, products, other reductions and scans take numbers; nothing moves barriers.
 bool op_takes_element(OpId op, Type type);
 static inline bool op_is_pure(OpId op) {
     return op_is(op, OP_CLASS_PURE);

@@ -289,6 +289,15 @@ void subst_buf(Subst *subst, const Buf *buf, Buf *by) {
     map_put(subst->bufs, buf, by);
 }
 
+void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number) {
+    for (int i = 0; i < count; i++) {
+        int64_t extent = 1;
+        expr_const(iters[i].end, &extent);
+        subst_var(subst, iters[i].var, i + 1 < count ? e_rem(subst->arena, number, extent) : number);
+        number = e_over(subst->arena, number, extent);
+    }
+}
+
 static Buf *replaced_buf(const Subst *subst, Buf *buf) {
     Buf *by = buf ? map_get(subst->bufs, buf) : NULL;
     return by ? by : buf;

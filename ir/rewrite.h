@@ -51,6 +51,8 @@ typedef struct Subst Subst;   // Var -> Expr, Buf -> Buf
 Subst *subst_new(Arena *arena);
 void subst_var(Subst *subst, const Var *var, Expr *by);
 void subst_buf(Subst *subst, const Buf *buf, Buf *by);
+// The iterators by the number of their combination, the first one fastest; of constant extents, from 0.
+void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number);
 Expr *subst_expr(Subst *subst, Expr *expr);
 void subst_block(Subst *subst, Block *block);   // in place
 void subst_stmt(Subst *subst, Stmt *stmt);

@@ -60,6 +60,10 @@ static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
         bool fits = attr->count == (int)strlen(pattern);
         for (int i = 0; fits && i < attr->count; i++) fits = argument_fits(pattern[i], &attr->args[i]);
         if (!fits) REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), *pattern ? pattern : "none");
+        bool counts = attr->id != ATTR_LOC && attr->id != ATTR_CONFLICTS && attr->id != ATTR_TUNED && where != 'p';
+        for (int i = 0; fits && counts && i < attr->count; i++)
+            if (pattern[i] == 'i' && attr->args[i].integer < 1)
+                REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), "positive");
     }
 }
 
@@ -165,6 +169,8 @@ static void check_layout(Verifier *v, const Buf *buf) {
 
 static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     check_attrs(v, buf->attrs, 'd', buf->loc);
+    if (buf->align < 0 || (buf->align & (buf->align - 1)))
+        REPORT(v, buf->loc, T_ATTRIBUTE, attr_name(ATTR_ALIGN), "a power of two");
     if (attr_get(buf->attrs, ATTR_ZEROED) && !buf->is_scratch)
         REPORT(v, buf->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_ZEROED));
     if (buf->rank < 1 || buf->rank > LAYOUT_MAX_RANK) {
@@ -418,11 +424,26 @@ static void check_role(Verifier *v, Context c, const Stmt *stmt) {
     check_block(v, c, &stmt->role.body);
 }
 
+// All names together, each from 0: threads of a CTA, or of a cluster that shares a tile.
+static void check_extents(Verifier *v, const Stmt *region) {
+    enum { MOST_THREADS = MOST_BLOCK_THREADS * MOST_CLUSTER };
+    int64_t extent = 0, all = 1;
+    for (int i = 0; i < region->thread.count; i++) {
+        const Iter *iter = &region->thread.iters[i];
+        bool plain = expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && expr_const(iter->end, &extent);
+        if (!plain) REPORT(v, iter->var->loc, T_NOT_CONSTANT, "the number of threads");
+        else if (extent < 1 || (all *= extent) > MOST_THREADS)
+            REPORT(v, iter->var->loc, T_OUT_OF_BOUNDS, "the number of threads", 1LL, (long long)MOST_THREADS);
+        if (!plain || extent < 1 || all > MOST_THREADS) return;
+    }
+}
+
 static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
     if (!c.grid || c.thread || c.parallel)
         REPORT(v, stmt->loc, T_IR_PLACE, "thread", c.grid ? "inside another region" : "outside of a grid");
     int mark = v->declared.count;
     check_iters(v, &c, stmt->thread.count, stmt->thread.iters);
+    check_extents(v, stmt);
     for (int i = 0; i < stmt->thread.count; i++) {
         Depends depends = {.varies = true, .thread = true};
         set_range(&depends, &stmt->thread.iters[i]);

@@ -261,7 +261,8 @@ static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int 
     if (op_is(op, OP_CLASS_INTEGER) && type_is_float(args[0].region->buf->type))
         REPORT(v, loc, T_IR_OPERAND, "x", info->text, "is no integer");
     for (int i = 0; i < count; i++)
-        if (args[i].region && !op_takes_element(op, args[i].region->buf->type))
+        if (args[i].region && strcmp(op_operand(op, i)->name, "bar") != 0 &&
+            !op_takes_element(op, args[i].region->buf->type))
             report_operand(v, info, i, "has elements of a type that it does not take", loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
         check_same(v, args[OPERAND_INDEX(COPY, src)].region, args[OPERAND_INDEX(COPY, dst)].region, false, loc);

@@ -146,7 +146,7 @@ static Region *thread_region_operand(Mapper *mapper, Region *region) {
 
 static void lower_thread_region(Lower *lower, Stmt *stmt, Block *out) {
     Subst *subst = subst_new(lower->arena);
-    subst_var(subst, stmt->thread.iters[0].var, lower_thread(lower));
+    subst_digits(subst, stmt->thread.count, stmt->thread.iters, lower_thread(lower));
     subst_block(subst, &stmt->thread.body);
     Mapper mapper = {.arena = lower->arena, .expr = thread_region_expr, .region = thread_region_operand, .user = lower};
     map_block(&mapper, &stmt->thread.body);
