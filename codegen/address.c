@@ -18,6 +18,7 @@
 // Facts depend on the place, so what is known is remembered per block (statement list): an unrolled body asks once.
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
+#include "support/numbers.h"
 
 // ---- what is known of an i64 expression ----
 
@@ -379,10 +380,6 @@ void prepare_place(Gen *gen, const Region *place) {
 
 // ---- the CTA's shared memory ----
 
-static int64_t align_up(int64_t value, int64_t align) {
-    return (value + align - 1) / align * align;
-}
-
 typedef struct SharedWalk {
     Arena *arena;
     Map *offsets;
@@ -395,7 +392,7 @@ static void lay_out_block(SharedWalk *walk, const Block *block);
 static void lay_out_buf(SharedWalk *walk, const Buf *buf) {
     if (buf->scope != SCOPE_SHARED || buf->alias_of || (buf->offset >= 0) != walk->placed) return;
     int64_t align = buf->align > 16 ? buf->align : 16;
-    int64_t offset = walk->placed ? buf->offset : align_up(walk->bytes, align);
+    int64_t offset = walk->placed ? buf->offset : round_up(walk->bytes, align);
     if (walk->offsets) map_put(walk->offsets, buf, (void *)(intptr_t)(offset + 1));
     int64_t end = offset + buf_space(buf);
     if (end > walk->bytes) walk->bytes = end;

@@ -1,6 +1,7 @@
 // Buffers: their properties, and their addresses in the CTA's memory.
 #include "emulator/compile.h"
 #include "ir/rewrite.h"
+#include "support/numbers.h"
 
 static const Buf *storage_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
@@ -38,10 +39,6 @@ int compile_mem(Compiler *c, const Buf *buf) {
 }
 
 // ---- storage: addresses of shared buffers and fragments in the CTA's memory ----
-static int64_t round_up(int64_t value, int64_t to) {
-    return (value + to - 1) / to * to;
-}
-
 // At thread stage a shared buffer that still has a layout is accessed by logical indices: element -> physical element.
 static const int32_t *physical_table(Compiler *c, Mem *mem) {
     const Buf *buf = mem->buf;

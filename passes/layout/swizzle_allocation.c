@@ -24,6 +24,7 @@
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
 #include "support/map.h"
+#include "support/numbers.h"
 #include <limits.h>
 
 // ---- choosing a layout ----
@@ -212,10 +213,6 @@ static void live_block(Lifetimes *lifetimes, const Block *block) {
 }
 
 // ---- offsets ----
-
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
 
 static bool meet(const Life *a, const Life *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;

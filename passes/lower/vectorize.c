@@ -14,6 +14,7 @@
 // elements that it writes elsewhere, since all loads come first.
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
+#include "support/numbers.h"
 
 typedef struct Wide {
     TileAccess access;
@@ -30,11 +31,6 @@ typedef struct VectorLoop {
 } VectorLoop;
 
 // ---- legality ----
-
-// The counts of elements and bytes are powers of two.
-static bool is_power_of_two(int64_t n) {
-    return n > 0 && (n & (n - 1)) == 0;
-}
 
 static bool adds_element(const Stmt *stmt) {
     return is_call(stmt, OP_ATOMIC_ADD) && ARG(stmt, ATOMIC_ADD, x).region->buf->scope == SCOPE_GLOBAL;

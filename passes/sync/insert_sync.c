@@ -27,7 +27,6 @@
 // accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
 // the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone use
 // get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
-#include "passes/analysis/util.h"
 #include "passes/sync/sync.h"
 
 // ---- groups ----
@@ -74,8 +73,6 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
 
 // ---- pruning ----
 
-enum { PRUNE_STEPS = 400000 };   // statements played: a bound on compile time, far above what kernels need
-
 static void prune_op(SyncModel *model, Sync *sync, int op) {
     if (!(sync->ops & op)) return;
     sync->ops &= ~op;
@@ -83,14 +80,13 @@ static void prune_op(SyncModel *model, Sync *sync, int op) {
 }
 
 static void prune(SyncModel *model, SyncPlan *plan) {
-    int64_t budget = sync_model_steps(model) + PRUNE_STEPS;
     if (!sync_model_check(model)) return;   // an await asked for more than any access: keep all of it
-    for (int i = 0; i < plan->groups.count && sync_model_steps(model) < budget; i++) {
+    for (int i = 0; i < plan->groups.count; i++) {
         Stmt *last = plan->groups.items[i];
         map_remove(plan->commits, last);
         if (!sync_model_check(model)) map_put(plan->commits, last, last);
     }
-    for (int i = 0; i < plan->syncs.count && sync_model_steps(model) < budget; i++) {
+    for (int i = 0; i < plan->syncs.count; i++) {
         Sync *sync = plan->syncs.items[i];
         int wait = sync->wait;
         prune_op(model, sync, SYNC_BARRIER);

@@ -103,8 +103,6 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
 bool sync_model_place(SyncModel *model);
 // Plays it again, awaits being no accesses: true when the plan is enough. False, too, once all checks took too long.
 bool sync_model_check(SyncModel *model);
-// Statements played so far: what the caller budgets by.
-int64_t sync_model_steps(const SyncModel *model);
 
 // ---- scenarios (sync_scenarios.c) ----
 //

@@ -92,9 +92,9 @@ struct SyncModel {
     // ordered, but for scratch.
     const Map *awaited;
     bool placing, failed;
-    int64_t steps, played;   // statements, accesses
-    int64_t commits;         // cp.async groups closed
-    int64_t work;            // comparisons of accesses, since a plan was begun or checked first
+    int64_t played;    // accesses
+    int64_t commits;   // cp.async groups closed
+    int64_t work;      // comparisons of accesses, since a plan was begun or checked first
 };
 
 static void play_block(SyncModel *m, State *s, Block *block);
@@ -472,7 +472,6 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
 static void play_statement(SyncModel *m, State *s, Stmt *stmt) {
     const MemAccessVec *accesses = accesses_of(m, stmt);
     Sync place = {.before = stmt, .wait = -1};
-    m->steps++;
     do_sync(m, s, sync_at(m, stmt));
     if (accesses->count == 0) return;
     play_accesses(m, s, accesses, false, place);
@@ -632,16 +631,10 @@ static void play_loop(SyncModel *m, State *s, Stmt *stmt) {
 }
 
 static bool is_sync(const Stmt *stmt) {
-    if (stmt->kind != STMT_CALL) return false;
-    switch (stmt->call.op) {
-    case OP_BARRIER:
-    case OP_CP_ASYNC_COMMIT:
-    case OP_CP_ASYNC_WAIT:
-    case OP_FENCE_ASYNC:
-    case OP_BULK_WAIT:
-    case OP_CLUSTER_BARRIER: return true;
-    default: return false;
-    }
+    static const bool syncs[OP_COUNT] = {
+        [OP_BARRIER] = true,     [OP_CP_ASYNC_COMMIT] = true, [OP_CP_ASYNC_WAIT] = true,
+        [OP_FENCE_ASYNC] = true, [OP_BULK_WAIT] = true,       [OP_CLUSTER_BARRIER] = true};
+    return stmt->kind == STMT_CALL && syncs[stmt->call.op];
 }
 
 static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
@@ -775,8 +768,4 @@ bool sync_model_place(SyncModel *m) {
 
 bool sync_model_check(SyncModel *m) {
     return play_all(m, false);
-}
-
-int64_t sync_model_steps(const SyncModel *m) {
-    return m->steps;
 }

@@ -248,8 +248,9 @@ static void test_mma_table(void **state) {
         Buf *a = local_buf(&k, "a", SCOPE_LOCAL, a_type, info->m * info->k / 32);
         Buf *b = local_buf(&k, "b", SCOPE_LOCAL, a_type, info->n * info->k / 32);
         Buf *c = local_buf(&k, "c", SCOPE_LOCAL, c_type, info->m * info->n / 32);
-        int n = 16 / type_bytes(a_type);
-        for (int from = 0; from < info->m * info->k / 32; from += n) {
+        int n = 16 / type_bytes(a_type), all = info->m * info->k / 32;
+        if (n > all) n = all;
+        for (int from = 0; from < all; from += n) {
             DO(&u, OP_VLOAD, at(&u, a, from), at_thread(&u, in_of(&u, a_type), n), arg_value(word(&u, n)));
         }
         Arg of_b = arg_value(word(&u, info->n * info->k / 32));

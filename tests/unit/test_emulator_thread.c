@@ -257,7 +257,7 @@ static void faults_are_reported(void **state) {
     Arena *a = *state;
     expect_pass(a, IN_THREADS("y[t] = x[t];"));
     expect_report(a, IN_THREADS("if (x[t] > 0) barrier(); y[t] = x[t];"), "T0704");
-    expect_report(a, IN_THREADS("if (t / 32 == 0) barrier(); y[t] = x[t];"), "T0705");
+    expect_report(a, IN_THREADS("var warp: i64 = t / 32; if (warp == 0) barrier(); y[t] = x[t];"), "T0705");
     expect_report(a, IN_THREADS("if (x[t] > 0) y[t] = shfl_xor(x[t], 1); else y[t] = x[t];"), "T0704");
     expect_report(a, IN_THREADS("y[t] = s[t];"), "T0702");
     expect_report(a, IN_THREADS("local v: f32[2]; if (x[t] > 0) v[0] = x[t]; y[t] = v[0];"), "T0702");
