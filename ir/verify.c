@@ -14,7 +14,8 @@
 //   5. No integer is divided by a constant 0.
 //  Where statements stand
 //   6. One grid per kernel, at its top; programs hold const, let, if, assume, scratch and launches; references no
-//      device code. Thread regions and roles stand inside the grid, thread regions not inside each other.
+//      device code. Thread regions and roles stand inside the grid, thread regions not inside each other,
+//      roles neither inside each other, nor in a loop, nor under a condition that is no constant.
 //   7. break leaves for and while. Steps are positive constants, thread counts positive.
 //   8. Shared, fragment and local buffers have positive constant extents (in references and tests: any) and are
 //      declared in the grid; barriers live in shared memory.
@@ -357,6 +358,7 @@ static bool is_wait(const Stmt *stmt) {
     return stmt->kind == STMT_WHILE && stmt->while_.body.count == 0 && !expr_writes_memory(stmt->while_.condition);
 }
 
+    c.nested = true;
 static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_WHILE;
     Expr *condition = loop ? stmt->while_.condition : stmt->if_.condition;
@@ -382,6 +384,7 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     otherwise.dead |= holds == 1;
     check_block(v, then, &stmt->if_.then);
     check_block(v, otherwise, &stmt->if_.otherwise);
+    c.nested |= loop || holds == -1;
 }
 
 static bool cluster_fits(const Stmt *grid) {
@@ -516,9 +519,10 @@ static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
     case STMT_BLOCK: check_block(v, *c, &stmt->block); break;
     case STMT_GRID: check_grid(v, *c, stmt); break;
     case STMT_ROLE:
-        if (!c->grid || c->thread || c->parallel || c->role || stmt->role.threads < 1)
+        if (!c->grid || c->thread || c->nested || c->role || stmt->role.threads < 1)
             REPORT(v, stmt->loc, T_IR_PLACE, stmt->role.name,
-                   c->role ? "inside another role" : "here: a role must be at block level in a grid");
+                   c->role ? "inside another role"
+                           : "here: a role must be at block level in a grid, in no loop and under no condition");
         check_role(v, *c, stmt);
         break;
     case STMT_THREAD: check_thread(v, *c, stmt); break;

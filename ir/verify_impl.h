@@ -35,6 +35,7 @@ typedef struct Context {
     bool divergent;                // under a condition or loop that names the thread index
     uint64_t parallel_iterators;   // bits of those with more than one iteration
     uint64_t guards;               // bits of those that conditions around it name
+    bool nested;                   // in a loop, or under a condition that is no constant
     bool conditional, dead;        // some condition decides whether it is reached; a constant one that it is not
     bool undecided;                // a condition that is a constant only after loops are unrolled
     int64_t threads;               // that do what stands here together; 0: not known
