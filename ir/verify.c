@@ -36,6 +36,7 @@
 //  15. Attributes stand where their row says, with its arguments.
 //  16. A layout has the rank of its buffer and covers its extents; a fragment's has (thread, value) inputs.
 //  17. Shared buffers with offsets are aligned and do not overlap while both are in use, unless one is an alias.
+//      An alias is a shared buffer no larger than the one that it names, and has a layout where tile ops or `parallel` use it.
 //  18. At thread stage (after lower-tile-op) there are no fragments and no tile ops.
 //  19. A tensormap parameter says with @tma which tensor it maps, and only TMA operations name it; their boxes have the
 //      map's type and rank. Operands of wgmma have the types and forms of the instruction.
@@ -168,6 +169,17 @@ static void check_layout(Verifier *v, const Buf *buf) {
     }
 }
 
+static void check_alias(Verifier *v, const Buf *buf) {
+    const Buf *root = buf_root(buf);
+    bool shared = buf->scope == SCOPE_SHARED;
+    if (root->scope != buf->scope || !(shared || buf->is_param))
+        REPORT(v, buf->loc, T_IR_PLACE, buf->name, "in the storage of another buffer: only shared ones have an @alias");
+    else if (shared && buf_space(buf) > buf_space(root))
+        REPORT(v, buf->loc, T_IR_ALLOCATION, buf->name,
+               arena_printf(v->arena, "has %lld bytes, more than the %lld of '%s', whose storage it shares",
+                            (long long)buf_space(buf), (long long)buf_space(root), root->name));
+}
+
 static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     check_attrs(v, buf->attrs, 'd', buf->loc);
     if (buf->align < 0 || (buf->align & (buf->align - 1)))
@@ -200,8 +212,7 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
     if (buf->layout && !buf->lowered) check_layout(v, buf);
-    if (buf->alias_of && buf->alias_of->scope != buf->scope)
-        REPORT(v, buf->loc, T_IR_PLACE, buf->name, "in the storage of another kind of memory");
+    if (buf->alias_of && !v->broken) check_alias(v, buf);
 }
 
 // ---- statements ----
@@ -347,6 +358,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
+    c.nested = true;
     c.conditional |= c.breakable && breaks(&stmt->loop.body);
     check_block(v, c, &stmt->loop.body);
     v->parallel_count = parallel_count;
@@ -358,7 +370,6 @@ static bool is_wait(const Stmt *stmt) {
     return stmt->kind == STMT_WHILE && stmt->while_.body.count == 0 && !expr_writes_memory(stmt->while_.condition);
 }
 
-    c.nested = true;
 static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_WHILE;
     Expr *condition = loop ? stmt->while_.condition : stmt->if_.condition;
@@ -373,6 +384,7 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     c.divergent |= depends.thread && !depends.unknown;   // threads may load equal values
     c.guards |= named_iterators(v, condition);
     c.conditional = true;
+    c.nested |= loop || holds == -1;
     c.undecided |= holds == -1 && !depends.varies;
     if (loop) {
         c.breakable = true;
@@ -384,7 +396,6 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     otherwise.dead |= holds == 1;
     check_block(v, then, &stmt->if_.then);
     check_block(v, otherwise, &stmt->if_.otherwise);
-    c.nested |= loop || holds == -1;
 }
 
 static bool cluster_fits(const Stmt *grid) {

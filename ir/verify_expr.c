@@ -105,8 +105,17 @@ static void check_register_index(Verifier *v, const Context *c, const Buf *buf, 
     REPORT(v, loc, T_IR_LOCAL_INDEX, arena_printf(v->arena, slots ? "regs(%s)" : "local '%s'", buf->name));
 }
 
+// swizzle-allocation chooses no layout for an alias.
+static void check_alias_use(Verifier *v, const Context *c, const Buf *buf, Span loc) {
+    bool laid_out = buf->scope == SCOPE_SHARED && !c->thread && v->func->stage == STAGE_TILE;
+    if (laid_out && buf->alias_of && !buf->layout)
+        REPORT(v, loc, T_IR_PLACE, buf->name,
+               "here: tile operations and parallel loops use a buffer with @alias only where it has a layout");
+}
+
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
     check_visible(v, buf, buf->name, loc);
+    check_alias_use(v, c, buf, loc);
     int rank = buf->scope == SCOPE_FRAGMENT && c->thread ? 1 : buf->rank;
     if (count != rank) {
         REPORT(v, loc, T_RANK, buf->name, rank, count);
@@ -217,6 +226,7 @@ void check_expr(Verifier *v, const Context *c, const Expr *e) {
 void check_region(Verifier *v, const Context *c, const Region *region) {
     const Buf *buf = region->buf;
     check_visible(v, buf, buf->name, region->loc);
+    check_alias_use(v, c, buf, region->loc);
     bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
     if (region->count != buf->rank && !slots) {
         REPORT(v, region->loc, T_RANK, buf->name, buf->rank, region->count);
