@@ -31,7 +31,7 @@ typedef struct BoxDim {
 } BoxDim;
 
 typedef struct MemAccess {
-    Buf *buf;   // NULL: all global memory (fence, release, cluster_barrier)
+    const Buf *buf;   // NULL: all global memory (fence, release, cluster_barrier)
     const Stmt *stmt;
     int id;   // for the user's tables
     bool write;

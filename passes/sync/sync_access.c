@@ -17,8 +17,8 @@ bool is_leaf(const Stmt *stmt) {
 
 static MemAccess *add(Arena *arena, MemAccessVec *out, const Stmt *stmt, Buf *buf, Who who, bool write) {
     MemAccess *access = NEW(arena, MemAccess);
-    *access = (MemAccess){
-        .buf = buf, .stmt = stmt, .who = who, .write = write, .update = OP_COUNT, .rank = buf ? buf->rank : 0};
+    *access = (MemAccess){.stmt = stmt, .who = who, .write = write, .update = OP_COUNT, .rank = buf ? buf->rank : 0};
+    access->buf = buf && buf->scope == SCOPE_GLOBAL ? buf_root(buf) : buf;   // tensors that may be one have one shape
     for (int d = 0; d < access->rank; d++) access->dims[d].length = -1;
     vec_push(arena, out, access);
     return access;

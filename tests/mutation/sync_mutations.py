@@ -55,6 +55,7 @@ AGAIN = "nothing touches the registers since the fence before; ptxas wants one b
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what insert-mbarriers, which begins the kernel, does not look for"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
+STORES_BARRIER = "the residual is read and C written by different threads, but the store has a barrier of its own between the two, behind its staging"
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", False, 1, "barrier();"): OWN_PLACES,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
@@ -70,6 +71,8 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 42, "wgmma_fence();"): AGAIN,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
           ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
+          ("gemm_residual", "sm_90a", False, 18, "barrier();"): STORES_BARRIER,
+          ("gemm_residual", "sm_90a", False, 43, "barrier();"): STORES_BARRIER,
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_w4", "sm_90a", False, 17, "wgmma_commit();"): JOINS,
           ("layer_norm", "sm_90a", False, 4, "barrier();"): MET,
