@@ -35,7 +35,7 @@ static bool is_wait(const Stmt *stmt) {
 
 static int leading_waits(const Block *body) {
     int waits = 0;
-    while (waits < body->count && is_wait(body->items[waits])) waits++;
+    while (waits < body->count && is_wait(body->items[waits]) && !is_call(body->items[waits], OP_AWAIT)) waits++;
     return waits;
 }
 
@@ -68,8 +68,8 @@ bool may_be_gemm_loop(const Target *target, const Stmt *loop) {
 bool is_gemm_loop(const Target *target, const Stmt *loop) {
     const Block *body = &loop->loop.body;
     int waits = leading_waits(body);
-    for (int i = waits; i < body->count; i++)
-        if (is_wait(body->items[i])) return false;
+    for (int i = waits; i < body->count - 1; i++)
+        if (!only_starts_copies(body->items[i])) return false;
     return waits > 0 && may_be_gemm_loop(target, loop);
 }
 
