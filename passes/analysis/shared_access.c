@@ -36,6 +36,15 @@ static int64_t evaluate(const Expr *expr, const TileLoop *loop, const int64_t *a
 
 // ---- gathering ----
 
+// The first element of a region; slots of a pipeline are those of its first step.
+static void first_element(const Region *region, int64_t *element) {
+    const TileLoop outside = {0};
+    for (int d = 0; d < region->buf->rank; d++) {
+        int64_t start = region->dims[d].start ? evaluate(region->dims[d].start, &outside, NULL) : 0;
+        element[d] = start > 0 ? start : 0;
+    }
+}
+
 static SharedAccess *new_access(Gather *gather, Buf *buf, Stmt *stmt, bool is_store, int vector, int64_t steps) {
     Arena *arena = gather->context->arena;
     SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .exact = true};
@@ -82,9 +91,13 @@ static void gather_loop(Gather *gather, Stmt *stmt, const TileLoop *loop) {
     tile_accesses(arena, loop, &accesses);
     int fast = loop_fast_dim(loop, &accesses);
     int64_t vector = attr_int(stmt->attrs, ATTR_VECTOR, 1);
+    bool edges = false;   // of a tensor, where single elements take the place of vectors
+    VEC_EACH (const TileAccess, tile, &accesses)
+        edges |= tile->buf->scope == SCOPE_GLOBAL && vector > 1 && !loop->is_async;
     VEC_EACH (const TileAccess, tile, &accesses) {
         if (tile->buf->scope != SCOPE_SHARED) continue;
         gather_loop_access(gather, loop, map, tile, access_in_vectors(loop, &accesses, tile, fast) ? (int)vector : 1);
+        vec_last(gather->out).exact &= !edges;
     }
 }
 
@@ -109,8 +122,9 @@ static void gather_operand(Gather *gather, Stmt *gemm, int operand) {
     FOR_EACH_LANE(access, step, lane, element) {
         int64_t in[2] = {lane, (int64_t)step * run}, at[2];
         layout_eval(layout, in, at);
-        element[kept[transposed ? 1 : 0]] = at[0];
-        element[kept[transposed ? 0 : 1]] = at[1];
+        first_element(region, element);
+        element[kept[transposed ? 1 : 0]] += at[0];
+        element[kept[transposed ? 0 : 1]] += at[1];
         if (at[1] >= region_extent(gemm_of(gemm).a, 1)) element[0] = -1;   // a zero that fills k up
     }
 }
@@ -130,8 +144,9 @@ static void gather_matrix(Gather *gather, Stmt *gemm, int operand) {
     FOR_EACH_LANE(access, step, lane, element) {
         Expr *outer, *inner;
         matrix_lane(arena, &load, e_int(arena, lane), &outer, &inner);
-        element[kept[load.trans ? 0 : 1]] = inner->integer + block * step;
-        element[kept[load.trans ? 1 : 0]] = outer->integer;
+        first_element(region, element);
+        element[kept[load.trans ? 0 : 1]] += inner->integer + block * step;
+        element[kept[load.trans ? 1 : 0]] += outer->integer;
     }
 }
 
@@ -223,13 +238,14 @@ void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out) {
 
 // ---- conflicts ----
 
-// Element offset of a lane's first element; the layout covers the last dims.
+// Element offset of a lane's first element. The layout covers the last dims; those before count such tiles.
 static int64_t lane_offset(const SharedAccess *access, const Layout *layout, const int64_t *element, int64_t plus) {
-    int64_t in[LAYOUT_MAX_RANK];
+    int64_t in[LAYOUT_MAX_RANK], tile = 0;
     int lead = access->buf->rank - layout->rank_in;
+    for (int d = 0; d < lead; d++) tile = tile * buf_extent(access->buf, d) + element[d];
     for (int d = 0; d < layout->rank_in; d++) in[d] = element[lead + d];
     in[layout->rank_in - 1] += plus;
-    return layout_linear(layout, in);
+    return tile * layout_size_out(layout) + layout_linear(layout, in);
 }
 
 static bool contiguous(const SharedAccess *access, const Layout *layout) {

@@ -11,7 +11,7 @@ typedef struct SharedAccess {
     int vector;                // consecutive elements per lane (along the last dim)
     bool must_be_contiguous;   // cp_async, ldmatrix: the layout must keep the run contiguous
     bool any_order;            // the elements of a run must be contiguous, but in any order
-    bool exact;                // neither guarded by a condition nor indexed by data: all accesses surely happen
+    bool exact;                // neither guarded by a condition, indexed by data nor split at edges: it surely happens
     int steps;
     int lanes;
     int64_t *element;   // [steps][lanes][rank]: logical coordinates; first coordinate -1: the lane is idle
