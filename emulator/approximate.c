@@ -41,7 +41,7 @@ static double unit_of(double value) {   // of the last place, of an f32
 
 static double largest_error(int op, double x, double exact) {
     Bound bound = bounds[op];
-    double relative = bound.relative * (op == OP_EXP ? 1 + fabs(x) / 4 : 1) * fabs(exact);
+    double relative = bound.relative * (op == OP_EXP ? 1 + fabs(x) / 3 : 1) * fabs(exact);
     return fmax(fmax(bound.ulps * unit_of(exact), relative), fabs(x) > 1 ? bound.absolute : 0);
 }
 

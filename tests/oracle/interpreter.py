@@ -491,7 +491,7 @@ class Interpreter:
         return Near(math.tanh(x), 2.0 ** -11, 2.0 ** -126) if name == "f32" and math.isfinite(x) else ANY
 
     def math_exp(self, name, x):
-        return self.open(name, lambda: math.exp(x), 2 * (1 + abs(x) / 4))   # 2^-22 is 2 units of 2^-23
+        return self.open(name, lambda: math.exp(x), 2 * (1 + abs(x) / 3))   # 2^-22 is 2 units of 2^-23
 
     def math_log(self, name, x):
         return self.open(name, lambda: math.log(x), 2) if x > 0 else ANY
