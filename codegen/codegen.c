@@ -88,7 +88,8 @@ static void bind_tensor(Gen *gen, Buf *buf, int index) {
     Value pointer = LLVMGetParam(gen->kernel.function, (unsigned)index);
     LLVMSetValueName2(pointer, buf->name, strlen(buf->name));
     set_param_attribute(gen, index, "align", (uint64_t)promised_alignment(gen, buf));
-    // Loads say for themselves that they are read-only: of a `readonly` parameter LLVM would select an ordered load as one.
+    // Loads say for themselves that they are read-only: of a `readonly` parameter LLVM would select an ordered load as
+    // one.
     if (buf_is_constant(buf)) set_param_attribute(gen, index, "noalias", 0);
     map_put(gen->kernel.tensors, buf, gen->kernel.waits_for_launch ? wait_slot(gen, pointer) : pointer);
 }

@@ -183,8 +183,8 @@ static bool is_widened(const Expr *e, const void *user) {
     return e->kind == EXPR_CAST && e->type == TYPE_I64;
 }
 
-// A division in 64 bits that every iteration repeats, unless the source asks for 64 bits: `i64(x) * y / z`. (A @fallback is
-// for shapes that no other variant serves.)
+// A division in 64 bits that every iteration repeats, unless the source asks for 64 bits: `i64(x) * y / z`. (A
+// @fallback is for shapes that no other variant serves.)
 static void report_wide_division(Gen *gen, const Expr *expr, Known dividend) {
     int64_t constant;
     if (expr->loc.line <= 0 || gen->kernel.loops == 0 || attr_get(gen->kernel.func->attrs, ATTR_FALLBACK)) return;

@@ -289,7 +289,8 @@ Expr *arg_expr(Gen *gen, const OpCall *call, int index);
 Region *arg_place(Gen *gen, const OpCall *call, int index);
 int64_t arg_const(Gen *gen, const OpCall *call, int index);
 const char *arg_word(Gen *gen, const OpCall *call, int index);
-// The same by the operand's name in ops.def: ARG_PLACE(gen, call, VLOAD, dst). Ops that share a function share operands.
+// The same by the operand's name in ops.def: ARG_PLACE(gen, call, VLOAD, dst). Ops that share a function share
+// operands.
 #define CALL_ARG(call, NAME, operand) ((call)->args[OPERAND_INDEX(NAME, operand)])
 #define HAS_ARG(call, NAME, operand) has_arg(call, OPERAND_INDEX(NAME, operand))
 #define ARG_EXPR(gen, call, NAME, operand) arg_expr(gen, call, OPERAND_INDEX(NAME, operand))

@@ -111,8 +111,8 @@ static AssembleStatus run_assembler(Assembly *assembly) {
 // ptxas chooses a number of registers by the CTAs that fit on a multiprocessor, and may then have to spill a few
 // values. A kernel that spills is assembled again, until it does not:
 //
-//     1. for the number of CTAs that shared memory has room for, which ptxas does not know, or else for one less; a kernel with
-//        the largest number of registers: without unrolling by ptxas, which keeps more loads in flight
+//     1. for the number of CTAs that shared memory has room for, which ptxas does not know, or else for one less; a
+//        kernel with the largest number of registers: without unrolling by ptxas, which keeps more loads in flight
 //     2. for half as many CTAs
 //     3. with a low --register-usage-level, which applies to all kernels of the cubin
 //

@@ -314,8 +314,8 @@ static bool ends_within_unit(const BulkCopy *box) {
     return false;
 }
 
-// Whether a store stays in its tensor: none has a corner below 0 (CUDA's guide; a load may), and TMA writes whole units,
-// also where a row ends within one (measured on an H200).
+// Whether a store stays in its tensor: none has a corner below 0 (CUDA's guide; a load may), and TMA writes whole
+// units, also where a row ends within one (measured on an H200).
 static bool store_fits(Agent *agent, const BulkCopy *box, const char *op) {
     Machine *machine = agent->cta->machine;
     const Mem *mem = box->tensor;

@@ -1,7 +1,7 @@
 // Text to IR.
 //
-// In: the text of a `.tile` file, a reader for its imports, -D defines. Out: a module at the stage of the text, verified;
-// or diagnostics. Files in order:
+// In: the text of a `.tile` file, a reader for its imports, -D defines. Out: a module at the stage of the text,
+// verified; or diagnostics. Files in order:
 //
 //     lang.l, lang.y, parse.c, c_spellings.c   scanner, grammar, hints for spellings of other languages
 //     ast.c, syntax.c                          syntax trees; imports

@@ -1,7 +1,8 @@
 // Tile operations whose source and destination overlap.
 //
-// Lowering reads and writes element by element, so one thread could write what another has not read yet. The language says
-// that an operation reads its sources before it writes. Where a source may overlap the destination it is copied first:
+// Lowering reads and writes element by element, so one thread could write what another has not read yet. The language
+// says that an operation reads its sources before it writes. Where a source may overlap the destination it is copied
+// first:
 //
 //     transpose(S, S);      =>      fragment S_read: f32[64, 64];
 //                                   copy(S, S_read);

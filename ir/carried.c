@@ -1,14 +1,14 @@
 // Ranges of variables whose values loops carry from one iteration to the next.
 //
-// One range for each `var`, which holds wherever it is in scope: of all that is ever assigned to it. Walks over the kernel
-// let the ranges grow until no assignment leaves them (the values before the first such walk are those of the
+// One range for each `var`, which holds wherever it is in scope: of all that is ever assigned to it. Walks over the
+// kernel let the ranges grow until no assignment leaves them (the values before the first such walk are those of the
 // declarations). An end that keeps growing goes to the next of a few limits, so that the walks are few; two more take
 // back what that gave away. What the walks end with is confirmed by one, so it holds whatever the steps were.
 //
 //     var h: i64 = 1;  while (h < 512) { ..; h *= 2; }      1, 1..2, 1..4, 1..2^31, then 1..1022: h < 512 at `h *= 2`
 //
-// Between two assignments, conditions bound a variable more closely (`h < 512` in the loop): facts learn them like those
-// of other names, and a walk says what is assigned (facts_forget).
+// Between two assignments, conditions bound a variable more closely (`h < 512` in the loop): facts learn them like
+// those of other names, and a walk says what is assigned (facts_forget).
 //
 // A variable to which numbers are only added is bounded by how often: the trip counts of the loops between its
 // declaration and the addition.

@@ -22,9 +22,9 @@ void facts_enter_body(Facts *facts, const Stmt *stmt, const Block *body);   // t
 int facts_mark(const Facts *facts);   // a scope: facts added later are dropped by facts_release
 void facts_release(Facts *facts, int mark);
 
-// Variables that are assigned have no facts, until facts_carried learns the range of all values of each (carried.c). From
-// then on conditions bound them more closely; so a walk of the function calls facts_forget after every statement, and
-// before a loop, which drops what assignments in it change. True: it dropped something.
+// Variables that are assigned have no facts, until facts_carried learns the range of all values of each (carried.c).
+// From then on conditions bound them more closely; so a walk of the function calls facts_forget after every statement,
+// and before a loop, which drops what assignments in it change. True: it dropped something.
 void facts_carried(Facts *facts, const Func *func);
 void facts_carry(Facts *facts, const Var *var, Range range);   // for carried.c
 bool facts_forget(Facts *facts, const Stmt *stmt);

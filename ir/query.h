@@ -102,6 +102,6 @@ bool region_uses_var(const Region *region, const Var *var);   // where it begins
 bool stmt_uses_var(const Stmt *stmt, const Var *var);         // in its expressions, or below
 void expr_names(const Expr *expr, Map *names);                // adds the variables in it, as keys
 void stmt_names(const Stmt *stmt, Map *names);
-// Something in the block that must be a constant comes from the variable: an index of a local array, a bound of a loop, an
-// operand of an instruction, or which iteration has a `break`.
+// Something in the block that must be a constant comes from the variable: an index of a local array, a bound of a loop,
+// an operand of an instruction, or which iteration has a `break`.
 bool needs_constant(Arena *arena, const Block *block, const Var *var);

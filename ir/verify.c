@@ -29,19 +29,21 @@
 //      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
 //  Loops
 //  12. Iterations of `parallel` do not conflict where that is plain: a store whose place and guards ignore one of the
-//      iterators, an assignment to an outer variable, or two accesses that an example shows to meet (verify_conflicts.c).
+//      iterators, an assignment to an outer variable, or two accesses that an example shows to meet
+//      (verify_conflicts.c).
 //  13. Inside `parallel` an index of a fragment is a parallel variable, a let, or a constant.
 //  14. An index of a local array in a kernel is constant once `unroll` loops are expanded.
 //  Decisions
 //  15. Attributes stand where their row says, with its arguments.
 //  16. A layout has the rank of its buffer and covers its extents; a fragment's has (thread, value) inputs.
 //  17. Shared buffers with offsets are aligned and do not overlap while both are in use, unless one is an alias.
-//      An alias is a shared buffer no larger than the one that it names, and has a layout where tile ops or `parallel` use it.
+//      An alias is a shared buffer no larger than the one that it names, and has a layout where tile ops or `parallel`
+//      use it.
 //  18. At thread stage (after lower-tile-op) there are no fragments and no tile ops.
 //  19. A tensormap parameter says with @tma which tensor it maps, and only TMA operations name it; their boxes have the
 //      map's type and rank. Operands of wgmma have the types and forms of the instruction.
-//  20. Tensors that may be one (@alias of a parameter): an element of the read one is read by the CTA and iteration that
-//      writes it, before it does, where that is plain (verify_conflicts.c).
+//  20. Tensors that may be one (@alias of a parameter): an element of the read one is read by the CTA and iteration
+//      that writes it, before it does, where that is plain (verify_conflicts.c).
 #include "ir/verify.h"
 #include "ir/build.h"
 #include "ir/query.h"

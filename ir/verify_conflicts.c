@@ -1,5 +1,5 @@
-// Rules 12 and 20, what iterations of a parallel loop do to each other, and what reads of a tensor and writes of another
-// one do when the two are one: proven by an example.
+// Rules 12 and 20, what iterations of a parallel loop do to each other, and what reads of a tensor and writes of
+// another one do when the two are one: proven by an example.
 //
 // An example is a value for each iterator with which two accesses, by different iterations, have the same element. Each
 // iterator takes its first, second or last value; indices are sums of iterators and of what both have in common.
@@ -9,10 +9,11 @@
 //         s[i] = next;
 //     }
 //
-// Iterators outside of the parallel loop have one value in both accesses, its own and those inside one in each. An access
-// under a condition inside the loop proves nothing. The search ends after so many examples.
+// Iterators outside of the parallel loop have one value in both accesses, its own and those inside one in each. An
+// access under a condition inside the loop proves nothing. The search ends after so many examples.
 //
-// Of tensors that may be one (@alias), CTAs conflict as iterations do, and a read comes before the write of its element.
+// Of tensors that may be one (@alias), CTAs conflict as iterations do, and a read comes before the write of its
+// element.
 #include "ir/build.h"
 #include "ir/linear.h"
 #include "ir/query.h"

@@ -1,8 +1,8 @@
 // The algebra of layouts: new maps from old ones, exact or refused.
 //
-// Each function returns the map that its definition says, at every coordinate of the domain, or NULL and a reason in the
-// context. Where both operands are linear over F2 (extents are powers of two, no sum carries) it is computed by elimination
-// on bits; else on digits, which refuses what digits cannot say. Results are in normal form.
+// Each function returns the map that its definition says, at every coordinate of the domain, or NULL and a reason in
+// the context. Where both operands are linear over F2 (extents are powers of two, no sum carries) it is computed by
+// elimination on bits; else on digits, which refuses what digits cannot say. Results are in normal form.
 #pragma once
 #include "layout/layout.h"
 #include "layout/linear.h"
@@ -24,7 +24,8 @@ const Layout *layout_invert_and_compose(LayoutContext *cx, const Layout *a, cons
 // a on the fast digits of each input, b on the slow ones, whose values are multiplied by a's output extents.
 const Layout *layout_product(LayoutContext *cx, const Layout *a, const Layout *b);
 const Layout *layout_divide(LayoutContext *cx, const Layout *a, const Layout *b);   // c with a = product(b, c)
-// One input: an injective layout with the values of `a`; and one onto the coordinates of `a` whose change changes nothing.
+// One input: an injective layout with the values of `a`; and one onto the coordinates of `a` whose change changes
+// nothing.
 const Layout *layout_image(LayoutContext *cx, const Layout *a);
 const Layout *layout_kernel(LayoutContext *cx, const Layout *a);
 

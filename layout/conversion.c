@@ -1,11 +1,12 @@
 // Conversions between distributions.
 //
-// On linear maps both questions, "has the thread what it needs?" and "has the warp?", compare affine spaces, by ranks. Else
-// the tile is walked: for each warp, which of its lanes hold an element.
+// On linear maps both questions, "has the thread what it needs?" and "has the warp?", compare affine spaces, by ranks.
+// Else the tile is walked: for each warp, which of its lanes hold an element.
 //
 // Rounds of shuffles. In a round every lane gives one element and takes one. The transfers are the edges of a bipartite
 // graph, senders and receivers; if each element has one of either, as many rounds suffice as the busiest lane has edges
-// (Koenig), and no fewer do. With copies the number is that of the lowest lane that holds the element, for all that need it.
+// (Koenig), and no fewer do. With copies the number is that of the lowest lane that holds the element, for all that
+// need it.
 #include "layout/conversion.h"
 #include "layout/algebra.h"
 #include "layout/distribution.h"

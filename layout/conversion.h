@@ -17,7 +17,8 @@ typedef struct Conversion {
     bool fewest;        // no order of shuffles has fewer; not known where several lanes hold or need the same element
 } Conversion;
 
-// Elements outside of `shape` belong to no thread. By rank where both are linear and exactly of the shape, else by counting.
+// Elements outside of `shape` belong to no thread. By rank where both are linear and exactly of the shape, else by
+// counting.
 Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *destination, const int64_t *shape,
                          int lanes);
 // The same of linear layouts (register, lane, warp, block) -> tensor.

@@ -24,8 +24,8 @@ int64_t tv_replicas(const Layout *tv);   // threads that have the same
 // per dim are powers of two, or all that are left; what no dim can use replicates.
 const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t threads, int fast, int64_t vector,
                          int64_t fast_threads);
-// A tv_blocked in which each group of `group` neighbouring threads has consecutive blocks of dim `fast`, in the place of
-// blocks that alternate among all threads. Unchanged if one group covers the dim or each thread has one block.
+// A tv_blocked in which each group of `group` neighbouring threads has consecutive blocks of dim `fast`, in the place
+// of blocks that alternate among all threads. Unchanged if one group covers the dim or each thread has one block.
 const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group);
 // Every thread has every element.
 const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads);

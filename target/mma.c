@@ -8,8 +8,8 @@
 //       m = group + 8       values 2 3             | 6 7
 //
 // so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8
-// rows, +8 columns). tf32 has one element a register, 8-bit types have four. The instruction with half of k lacks the last
-// value digit.
+// rows, +8 columns). tf32 has one element a register, 8-bit types have four. The instruction with half of k lacks the
+// last value digit.
 #include "target/target.h"
 #include <string.h>
 
@@ -77,8 +77,8 @@ const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_
 
 // ---- types within types ----
 
-// Every value of `type` is one of `wider`: f16 and bf16 have the exponents and mantissas of 8-bit floats, and all integers
-// of 8 bits; tf32 has the exponents of bf16 and the mantissas of f16.
+// Every value of `type` is one of `wider`: f16 and bf16 have the exponents and mantissas of 8-bit floats, and all
+// integers of 8 bits; tf32 has the exponents of bf16 and the mantissas of f16.
 static bool holds(const char *wider, const char *type) {
     static const char *const pairs[][2] = {{"f16", "e4m3"},  {"f16", "e5m2"},  {"f16", "i8"},    {"f16", "u8"},
                                            {"bf16", "e4m3"}, {"bf16", "e5m2"}, {"bf16", "i8"},   {"bf16", "u8"},

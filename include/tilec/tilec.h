@@ -10,15 +10,16 @@
 // Conventions
 //   Errors      Every function that can fail returns a TilecStatus; details are in a TilecDiagnostics object.
 //   Ownership   `create`, `compile`, `open` and `load` return an object that the matching `destroy` or `unload` frees;
-//               these accept NULL. Strings and arrays that a query returns belong to the queried object and live as long.
+//               these accept NULL. Strings and arrays that a query returns belong to the queried object and live as
+//               long.
 //   NULL        A query of NULL returns the value for an empty object: "", 0, false, NULL. NULL for a required argument
 //               is TILEC_ERROR_USAGE.
 //   Memory      Host memory comes from the context's allocator, except memory of the C library and of the CUDA driver. Out
 //               of memory, wherever, is TILEC_ERROR_ENVIRONMENT, and everything of the call is released.
 //   Processes   tilec_compile compiles in a process of the program `tilec`, started with posix_spawn and kept for later
-//               compiles of the context; it ends with the context, and when the host ends. A compiler that crashes, or is
-//               ended, is a status. The library itself never calls exit or abort, starts no threads and has no global
-//               state. docs/threat-model.md says what a source can do, and which limits hold.
+//               compiles of the context; it ends with the context, and when the host ends. A compiler that crashes, or
+//               is ended, is a status. The library itself never calls exit or abort, starts no threads and has no
+//               global state. docs/threat-model.md says what a source can do, and which limits hold.
 //   Threads     Any number of threads may use a context, an artefact or a module at the same time (if the allocator is
 //               thread-safe). A TilecDiagnostics belongs to one thread at a time. Compiles of several threads run in as
 //               many processes, each with up to one thread per processor of the caller's affinity mask.
@@ -123,8 +124,8 @@ typedef struct TilecCompileOptions {
     const char *only;     // compile this kernel or program, with what it calls; NULL: the whole file
     const char *ptxas;    // path of ptxas; NULL: searched on PATH, in CUDA's usual folders, else libnvJitLink
     const char *record;   // path of a tuning record, written by `tilec tune`; NULL: none
-    // Path of the program `tilec` that compiles; NULL: the environment variable TILEC_COMPILER, else the first `tilec` in:
-    // the library's folder, the `bin` next to that folder, the running program's folder, PATH.
+    // Path of the program `tilec` that compiles; NULL: the environment variable TILEC_COMPILER, else the first `tilec`
+    // in: the library's folder, the `bin` next to that folder, the running program's folder, PATH.
     const char *compiler;
     int64_t time_limit;        // milliseconds; the compile is then ended (ENVIRONMENT). 0: none
     int64_t memory_limit;      // bytes of data of the compiling process, and of ptxas. 0: none

@@ -26,8 +26,8 @@ static Expr *behind_end(Arena *arena, const Expr *end, int64_t tile) {
     return divides ? e_sub(arena, e_times(arena, (Expr *)end, tile), ARG(end, CEILDIV, a).value) : e_int(arena, 0);
 }
 
-// The number of co-resident clusters: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do not
-// fill.
+// The number of co-resident clusters: multiprocessors come in groups of pairs, which clusters of more than 2 CTAs do
+// not fill.
 static Expr *clusters_of(Arena *a, const Target *target, Expr *sms, int split) {
     if (split == 1) return sms;
     Expr *all = e_over(a, sms, split);

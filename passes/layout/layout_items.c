@@ -39,7 +39,8 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
     return true;
 }
 
-// Unconditional, at constants in some dims and at all elements of the others. The place, as a number among the constants.
+// Unconditional, at constants in some dims and at all elements of the others. The place, as a number among the
+// constants.
 static bool stores_at_constants(const TileLoop *loop, const TileAccess *access, int64_t *place) {
     int dims[LAYOUT_MAX_RANK];
     *place = 0;

@@ -66,8 +66,8 @@ typedef struct MatrixLoad {
 MatrixLoad matrix_load(const Target *target, const Stmt *gemm, int operand, int count);
 // Row start (outer, inner) as expressions of the lane; constants if the lane is constant.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner);
-// The operand can be read with ldmatrix: 16-bit elements in shared memory, or 8-bit ones if k is contiguous, whole steps of
-// k, and rows of matrices that start at multiples of their size.
+// The operand can be read with ldmatrix: 16-bit elements in shared memory, or 8-bit ones if k is contiguous, whole
+// steps of k, and rows of matrices that start at multiples of their size.
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
 // Otherwise: values of the instruction's layout that are consecutive along k in memory, read in one access.
 int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);

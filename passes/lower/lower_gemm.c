@@ -43,8 +43,8 @@ static bool is_converted(const MmaInfo *info, const Stmt *gemm, int operand) {
     return strcmp(operand == 0 ? info->a_type : info->b_type, gemm_type(gemm, operand)) != 0;
 }
 
-// In shared memory its rows start at multiples of `unit` elements, as far as their layout keeps these together. (Starts are
-// judged by what they are made of, so that all passes agree.)
+// In shared memory its rows start at multiples of `unit` elements, as far as their layout keeps these together. (Starts
+// are judged by what they are made of, so that all passes agree.)
 static bool rows_start_at(const Region *region, int64_t unit) {
     const RegionDim *last = &region->dims[region->count - 1];
     return region->buf->scope == SCOPE_SHARED && last->extent && multiple_of(NULL, last->start) % unit == 0;
@@ -96,8 +96,8 @@ int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
     return region_extent(gemm_of(gemm).a, 1) % first->extent == 0 ? first->extent : 1;
 }
 
-// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps the order of the lanes. With
-// one matrix along k they come one below the other.
+// The matrices of an a tile come row half first, those of a b tile k half first; .trans swaps the order of the lanes.
+// With one matrix along k they come one below the other.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
     if (load->count < 4) lane = e_rem(arena, lane, (int64_t)8 * load->count);

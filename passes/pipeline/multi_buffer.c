@@ -8,7 +8,8 @@
 //
 // A tile is multi-buffered when
 //
-//   - an asynchronous copy in the loop body fills all of it, before any read in the iteration, and nothing else writes it;
+//   - an asynchronous copy in the loop body fills all of it, before any read in the iteration, and nothing else writes
+//     it;
 //   - nothing outside of pipelined loops accesses it (several loops may share it, if each fills it);
 //   - the copy may start in an earlier iteration (async_copy_legality.h).
 //

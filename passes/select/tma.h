@@ -8,9 +8,9 @@
 //     tma_reduce.c   additions to a tensor by TMA
 //     bulk.c         bulk copies: TMA without a tensor map
 //
-// This header: requirements of TMA and wgmma on copies and gemms. select tests them; swizzle-allocation chooses the layouts of their
-// buffers; lower-tile-op writes their operands. One source of truth: the tensor map, the addresses in shared memory and
-// the matrix descriptor all follow from the layout that tma_layout gives a buffer.
+// This header: requirements of TMA and wgmma on copies and gemms. select tests them; swizzle-allocation chooses the
+// layouts of their buffers; lower-tile-op writes their operands. One source of truth: the tensor map, the addresses in
+// shared memory and the matrix descriptor all follow from the layout that tma_layout gives a buffer.
 //
 // Functions named `_problem` return NULL, or the reason why not.
 #pragma once

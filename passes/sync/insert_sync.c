@@ -7,8 +7,8 @@
 //  1. groups     each maximal run of started copies closes a group: after the run, or after the `if` around it, so
 //                that the number of groups does not depend on whether there was a copy
 //  2. place      before each statement what is missing there, as late as possible, but not in a loop when it is against
-//                what was there before the loop. An `await` asks for the wait and the barrier at its own place: software-pipeline
-//                says so where one barrier serves the whole iteration
+//                what was there before the loop. An `await` asks for the wait and the barrier at its own place:
+//                software-pipeline says so where one barrier serves the whole iteration
 //  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
 //                (awaits being no accesses now). What stays is needed, each for some trip count
 //
@@ -25,8 +25,8 @@
 // Fragments are registers and need nothing. Shared buffers conflict by place in memory, so it runs after allocation; by
 // hand before it, by buffer. Roles and hand-written thread regions synchronise themselves within; around them their
 // accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
-// the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone use
-// get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
+// the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone
+// use get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
 #include "passes/sync/sync.h"
 
 // ---- groups ----
@@ -194,7 +194,8 @@ static Map *find_foreign(Arena *arena, const Block *block, const Stmt *role) {
     return foreign;
 }
 
-// Storage that is in order as a kernel's is: tiles that the role awaits, and those that its tile operations alone write and read.
+// Storage that is in order as a kernel's is: tiles that the role awaits, and those that its tile operations alone write
+// and read.
 static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
     Map *awaited = map_new(arena);
     const Map *foreign = find_foreign(arena, block, role);

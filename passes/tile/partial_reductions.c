@@ -20,8 +20,9 @@
 // that are equal for a row. Without a fill of `sum` just before, `sum` is still scaled too, and the partial results are
 // accumulated onto it.
 //
-// Declined: reductions within one thread, with more threads along the axis than elements, of a `sum` declared in the loop, reductions that are read within the loop (a running maximum), and factors on
-// which an `if` or a later statement of the same loop depends.
+// Declined: reductions within one thread, with more threads along the axis than elements, of a `sum` declared in the
+// loop, reductions that are read within the loop (a running maximum), and factors on which an `if` or a later statement
+// of the same loop depends.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "layout/distribution.h"

@@ -18,8 +18,8 @@
 // When the first loop is one iteration, the start of pipelined MMA, waits in it for more products than are in flight
 // are removed.
 //
-// Why only loops with asynchronous products: ptxas moves a wait past instructions that do not use its registers, but not
-// past a branch. With the `if` in the loop, the wait for a product that could overlap the softmax moves up to the
+// Why only loops with asynchronous products: ptxas moves a wait past instructions that do not use its registers, but
+// not past a branch. With the `if` in the loop, the wait for a product that could overlap the softmax moves up to the
 // branch. Loops without such products stay whole; hoist_guards.c handles them.
 //
 // The condition is one comparison, or several of which one must hold (`||`), each linear in the loop's index. A rising

@@ -17,7 +17,7 @@
 //                                                   cluster_barrier();                 all parts are there
 //                                                   fragment sum: f32[BM / 4, BN];
 //                                                   parallel (i in BM / 4, j in BN)
-//                                                       sum[i, j] = peer(part[s * BM / 4 + i, j], 0) + peer(.., 1) + ..;
+//                                                       sum[i, j] = peer(part[s * BM / 4 + i, j], 0) + ..;
 //                                                   cluster_barrier();                 no CTA exits while others read
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
