@@ -1,6 +1,7 @@
 // The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It
 // depends on the main loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler
-// and the cost models use it, too (warp_specialize.h). The transformation: warp_specialize.c and cooperative.c.
+// and the cost models use it, too (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
+// warp_specialize.c and cooperative.c, leaves a kernel as it is if its copies have no slots or other mechanisms after all.
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
