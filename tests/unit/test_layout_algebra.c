@@ -2,20 +2,12 @@
 // other extents. What an operation gives must be right at every coordinate; what it refuses is counted, and refused
 // rightly where the definition allows to say so.
 #include "layout/algebra.h"
+#include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 
 enum { ROUNDS = 4000, MOST = 1 << 12 };
 typedef enum { BITS, BINARY_DIGITS, DIGITS, FORMS } Form;
-
-static uint64_t seed = 88172645463325252u;
-
-static int64_t below(int64_t count) {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (int64_t)(seed % (uint64_t)count);
-}
 
 // ---- random layouts ----
 

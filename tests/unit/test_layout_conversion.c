@@ -2,20 +2,13 @@
 // of other extents; ways through shared memory against the addresses of all lanes.
 #include "layout/calculator/convert.h"
 #include "layout/distribution.h"
+#include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 
 enum { ROUNDS = 1000, LANES = 32, MOST = 1 << 12 };
 
 static const MemoryShape machine = {32, 4, 32};
-static uint64_t seed = 88172645463325252u;
-
-static int64_t below(int64_t count) {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (int64_t)(seed % (uint64_t)count);
-}
 
 // ---- pairs of distributions ----
 
