@@ -194,20 +194,21 @@ static void adopt(TilecArtefact *artefact, Job *job, const char *ptx, const char
 
 TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
                           TilecArtefact **out) {
-    TilecArtefact *artefact = object_new(job->host, sizeof *artefact);
+    TilecArtefact *artefact = *out = object_new(job->host, sizeof *artefact);
     if (!artefact) fail_out_of_memory(&job->failure);
-    if (FAILURE_CAUGHT(&artefact->object.failure)) {
-        Failure failure = artefact->object.failure;
-        object_free(artefact);
-        failure_hand_on(&failure, &job->failure);
-    }
+    if (FAILURE_CAUGHT(&artefact->object.failure)) failure_hand_on(&artefact->object.failure, &job->failure);
     adopt(artefact, job, ptx, manifest, cubin, cubin_size);
-    if (!artefact->plan) {
-        object_free(artefact);
-        return status_of(job->sink, 0);
-    }
-    *out = artefact;
-    return TILEC_OK;
+    return artefact->plan ? TILEC_OK : status_of(job->sink, 0);
+}
+
+TilecStatus artefact_job_run(Job *job, TilecStatus (*work)(Job *job), TilecArtefact **out,
+                             TilecDiagnostics **diagnostics) {
+    *out = NULL;
+    TilecStatus status = job_run(job, work, diagnostics);
+    if (status == TILEC_OK) return status;
+    object_free(*out);
+    *out = NULL;
+    return status;
 }
 
 typedef struct OpenJob {
@@ -232,9 +233,8 @@ static TilecStatus open_artefact(Job *job) {
 TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size, TilecArtefact **artefact,
                                 TilecDiagnostics **diagnostics) {
     if (!context || !cubin || !artefact) return TILEC_ERROR_USAGE;
-    *artefact = NULL;
     OpenJob open = {.job = {.host = context->host}, .cubin = cubin, .size = size, .out = artefact};
-    return job_run(&open.job, open_artefact, diagnostics);
+    return artefact_job_run(&open.job, open_artefact, artefact, diagnostics);
 }
 
 void tilec_artefact_destroy(TilecArtefact *artefact) {

@@ -60,6 +60,11 @@ TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **
 // Passes a failure that was caught in an object's arena on to the failure point of the job.
 _Noreturn void failure_hand_on(const Failure *from, Failure *to);
 
-// Creates an artefact that owns copies of its inputs.
+// Creates an artefact that owns copies of its inputs. `*out` is set at once: a failure of the job leaves by another point
+// than one of the artefact, so whoever runs the job frees it.
 TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
                           TilecArtefact **out);
+
+// Runs a job that makes an artefact; `*out` is NULL where the status is not TILEC_OK.
+TilecStatus artefact_job_run(Job *job, TilecStatus (*work)(Job *job), TilecArtefact **out,
+                             TilecDiagnostics **diagnostics);

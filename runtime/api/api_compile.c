@@ -95,7 +95,7 @@ TilecStatus tilec_compile(TilecContext *context, const char *name, const char *t
     if (c.options.define_count > 0 && !c.options.defines) return TILEC_ERROR_USAGE;
     for (size_t i = 0; i < c.options.define_count; i++)
         if (!c.options.defines[i].name || !c.options.defines[i].value) return TILEC_ERROR_USAGE;
-    TilecStatus status = job_run(&c.job, compile_elsewhere, diagnostics);
+    TilecStatus status = artefact_job_run(&c.job, compile_elsewhere, artefact, diagnostics);
     compiler_end(&context->compilers, c.compiler);   // one that did not answer, or not as it should
     return status;
 }

@@ -59,7 +59,8 @@ static void declare(Reader *r, const char *name, VarKind kind, Type type) {
     vec_push(r->arena, &r->vars, var);
 }
 
-// The parser allocates in a scratch arena; expr_cse copies the nodes to the arena of the plan.
+// The parser allocates in a scratch arena, its sink too: a failure of the reader's sink would leave by another point than
+// that which frees it. expr_cse copies the nodes to the arena of the plan.
 typedef struct Parsing {
     Reader *reader;
     Arena *scratch;
@@ -70,8 +71,8 @@ typedef struct Parsing {
 static bool parse_expr(void *user) {
     Parsing *p = user;
     Reader *r = p->reader;
-    const Expr *expr =
-        parse_host_expr(p->scratch, r->failure, r->sink, p->text, r->names.items, r->names.count, r->vars.items);
+    const Expr *expr = parse_host_expr(p->scratch, r->failure, diag_sink_new(p->scratch), p->text, r->names.items,
+                                       r->names.count, r->vars.items);
     if (expr) p->expr = expr_cse(r->sharer, expr);
     return expr != NULL;
 }
