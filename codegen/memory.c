@@ -65,6 +65,17 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
     }
 }
 
+static void emit_recast(Gen *gen, const OpCall *call) {
+    Region *to = ARG_PLACE(gen, call, RECAST, dst), *from = ARG_PLACE(gen, call, RECAST, src);
+    RegisterArray *out = register_array(gen, to->buf), *in = register_array(gen, from->buf);
+    int64_t first = place_register_index(gen, to), start = place_register_index(gen, from);
+    int64_t bits = ARG_CONST(gen, call, RECAST, n) * out->bits;
+    int step = out->bits > in->bits ? out->bits : in->bits;
+    for (int64_t at = 0; at < bits; at += step)
+        register_set_bits(gen, out, first + at / out->bits, step,
+                          register_get_bits(gen, in, start + at / in->bits, step));
+}
+
 // red of several elements: f32 as they are, others packed in 32 bits.
 static void emit_vector_add(Gen *gen, const OpCall *call) {
     Region *memory = ARG_PLACE(gen, call, VATOMIC_ADD, dst), *local = ARG_PLACE(gen, call, VATOMIC_ADD, src);
@@ -204,6 +215,7 @@ const OpEmitter memory_emitters[OP_COUNT] = {
     [OP_VLOAD] = {.statement = emit_vector_move},
     [OP_VSTORE] = {.statement = emit_vector_move},
     [OP_VATOMIC_ADD] = {.statement = emit_vector_add},
+    [OP_RECAST] = {.statement = emit_recast},
     [OP_CP_ASYNC] = {.statement = emit_cp_async},
     [OP_CP_ASYNC_COMMIT] = {.intrinsic = "llvm.nvvm.cp.async.commit.group"},
     [OP_CP_ASYNC_WAIT] = {.statement = emit_cp_async_wait},

@@ -121,6 +121,33 @@ static void vector_access(Agent *agent, const Call *call) {
     }
 }
 
+// ---- the same bits in elements of another width ----
+static void recast(Agent *agent, const Call *call) {
+    const Place *to = CALL_ARG(call, RECAST, dst).place, *from = CALL_ARG(call, RECAST, src).place;
+    const Mem *out = machine_mem(agent->cta->machine, to->mem), *in = machine_mem(agent->cta->machine, from->mem);
+    int64_t n = CALL_ARG(call, RECAST, n).number, held = n * out->bytes / in->bytes;
+    int lane = __builtin_ctz(agent->mask);
+    int64_t first = local_offset(agent, to, lane, n), start = local_offset(agent, from, lane, held);
+    if (first < 0 || start < 0) return;
+    LocalArray *dst = &agent->locals[out->local], *src = &agent->locals[in->local];
+    int step = out->bytes > in->bytes ? out->bytes : in->bytes;
+    for (int64_t at = 0; at < n * out->bytes; at += step)
+        for (Mask m = agent->mask; m; m &= m - 1) {
+            int l = __builtin_ctz(m);
+            uint8_t bytes[8] = {0};
+            for (int b = 0; b < step; b += in->bytes) {
+                int64_t element = start + (at + b) / in->bytes;
+                local_ready(agent, in, element, (Mask)1 << l);
+                elements_store(in->type, bytes + b, 1, 1, &src->data[element].w[l]);
+            }
+            for (int b = 0; b < step; b += out->bytes) {
+                int64_t element = first + (at + b) / out->bytes;
+                elements_load(out->type, bytes + b, 1, 1, &dst->data[element].w[l]);
+                dst->init[element] |= (Mask)1 << l;
+            }
+        }
+}
+
 // ---- atomics and ordered accesses ----
 static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) {
     if (!agent->cta->machine->options.races) return;
@@ -254,6 +281,7 @@ const OpHandler thread_handlers[OP_COUNT] = {
     [OP_VLOAD] = {.effect = vector_access},
     [OP_VSTORE] = {.effect = vector_access},
     [OP_VATOMIC_ADD] = {.effect = vector_access},
+    [OP_RECAST] = {.effect = recast},
     [OP_ATOMIC_ADD] = {.with_result = element_access},
     [OP_ATOMIC_MAX] = {.with_result = element_access},
     [OP_ATOMIC_MIN] = {.with_result = element_access},

@@ -94,7 +94,7 @@ static bool moves_elements(const Stmt *stmt) {
 
 // Whether the statement is one that the mechanism (via.def) does.
 static bool via_fits(const Stmt *stmt, Via via) {
-    enum { MOVE = 1, PRODUCT = 2, TILE = 4, STORE = 8, SHARED = 16, ADDITION = 32 };
+    enum { MOVE = 1, PRODUCT = 2, TILE = 4, STORE = 8, SHARED = 16, ADDITION = 32, FRAGMENTS = 64 };
     static const int does[] = {
 #define VIA(NAME, text, what, meaning) [VIA_##NAME] = (what),
 #include "ir/via.def"
@@ -104,6 +104,7 @@ static bool via_fits(const Stmt *stmt, Via via) {
     return (what & MOVE && moves_elements(stmt)) || (what & PRODUCT && multiplies(stmt)) ||
            (what & TILE && (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt))) ||
            (what & STORE && is_fragment_to_global_copy(stmt)) || (what & ADDITION && adds_elements(stmt)) ||
+           (what & FRAGMENTS && is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) ||
            (what & SHARED && is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED));
 }
 

@@ -28,6 +28,7 @@ static const Limit limits[] = {
     {AT(VLOAD, n), 1, INT32_MAX, 1, false},
     {AT(VSTORE, n), 1, INT32_MAX, 1, false},
     {AT(VATOMIC_ADD, n), 1, INT32_MAX, 1, false},
+    {AT(RECAST, n), 1, INT32_MAX, 1, false},
     {AT(CP_ASYNC, n), 1, INT32_MAX, 1, false},
     {AT(LDMATRIX, count), 1, 4, 1, true},
     {AT(LDMATRIX, trans), 0, 1, 1, false},
@@ -73,7 +74,7 @@ typedef struct Extent {
     OpId op;
     size_t at, as;   // the operand; another one that has its type, or itself
     size_t count;    // the operand that says how many elements or matrices there are; 0: the instruction's shape
-    enum { ELEMENTS, MATRICES, SHAPE } unit;
+    enum { ELEMENTS, MATRICES, SHAPE, BITS } unit;   // BITS: as many as those elements of operand 0 have
 } Extent;
 
 static const Extent extents[] = {
@@ -87,6 +88,8 @@ static const Extent extents[] = {
     {AT(BULK_STORE, src), OPERAND_INDEX(BULK_STORE, dst), OPERAND_INDEX(BULK_STORE, n), ELEMENTS},
     {AT(LDMATRIX, dst), OPERAND_INDEX(LDMATRIX, src), OPERAND_INDEX(LDMATRIX, count), MATRICES},
     {AT(STMATRIX, src), OPERAND_INDEX(STMATRIX, dst), OPERAND_INDEX(STMATRIX, count), MATRICES},
+    {AT(RECAST, dst), OPERAND_INDEX(RECAST, dst), OPERAND_INDEX(RECAST, n), ELEMENTS},
+    {AT(RECAST, src), OPERAND_INDEX(RECAST, src), OPERAND_INDEX(RECAST, n), BITS},
     {AT(MMA, a), OPERAND_INDEX(MMA, a), 0, SHAPE},
     {AT(MMA, b), OPERAND_INDEX(MMA, b), 0, SHAPE},
     {AT(MMA, c), OPERAND_INDEX(MMA, c), 0, SHAPE},
@@ -110,6 +113,8 @@ static int64_t elements_of(const Extent *extent, const Arg *args, Type type) {
     int64_t count = 1;
     if (extent->count && (!args[extent->count].value || !expr_const(args[extent->count].value, &count))) return 0;
     if (extent->unit == MATRICES) return count * 32 / type_bits(type);
+    if (extent->unit == BITS)
+        return (count * type_bits(args[0].region->buf->type) + type_bits(type) - 1) / type_bits(type);
     return extent->unit == SHAPE ? count * shape_elements(extent, args) : count;
 }
 
@@ -206,6 +211,17 @@ static void check_atomic(Verifier *v, const OpInfo *info, const Arg *args, Span 
                        arena_printf(v->arena, "has type %s, which it does not take", type_text(type)), loc);
 }
 
+// Whole elements of either side, with as many bits in registers as in memory.
+static void check_recast(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type dst = args[OPERAND_INDEX(RECAST, dst)].region->buf->type,
+         src = args[OPERAND_INDEX(RECAST, src)].region->buf->type;
+    int64_t n = 0;
+    if (dst == TYPE_BOOL || src == TYPE_BOOL)
+        report_operand(v, info, OPERAND_INDEX(RECAST, src), "has elements bool", loc);
+    else if (expr_const(args[OPERAND_INDEX(RECAST, n)].value, &n) && n * type_bits(dst) % type_bits(src))
+        report_operand(v, info, OPERAND_INDEX(RECAST, n), "are no whole elements of src", loc);
+}
+
 void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
     if (c->dead || c->undecided) return;   // a macro for several sizes
     check_limits(v, c, info, count, args, loc);
@@ -216,6 +232,7 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (info->id == OP_LDMATRIX || info->id == OP_STMATRIX) check_matrices(v, info, args, loc);
     if (info->id == OP_MMA) check_mma(v, info, args, loc);
     if (info->id == OP_VATOMIC_ADD) check_red(v, info, args, loc);
+    if (info->id == OP_RECAST) check_recast(v, info, args, loc);
     for (size_t i = 0; i < sizeof extents / sizeof extents[0] && !v->broken; i++)
         if (extents[i].op == info->id) check_extent(v, info, &extents[i], args, loc);
 }

@@ -6,6 +6,7 @@
 //     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
 //     distribution.c  swizzle.c                how a tile is spread over threads; XOR swizzles
 //     conversion.c  optimal_swizzle.c  cost.c  cheapest way between distributions; conflicts and sectors of an access
+//     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
 //     calculator/                              what `tilec layout` alone uses: CuTe's nested layouts, encodings, pictures
 //

@@ -64,6 +64,13 @@ int bits_rank(const uint64_t *vectors, int count) {
     return rank;
 }
 
+bool bits_express(const uint64_t *vectors, int count, uint64_t wanted, uint64_t *which) {
+    Echelon e = {{0}, {0}};
+    for (int i = 0; i < count; i++) insert(&e, vectors[i], i);
+    *which = 0;
+    return !reduce(&e, wanted, which);
+}
+
 uint64_t bits_largest(const uint64_t *vectors, int count) {
     Echelon e = {{0}, {0}};
     uint64_t sum = 0;

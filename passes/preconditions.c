@@ -1,6 +1,7 @@
 // What passes rely on (preconditions.def), and whether it holds.
 #include "ir/build.h"
 #include "ir/query.h"
+#include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma_reduce.h"
 
@@ -28,8 +29,7 @@ static bool has_layout(const PassContext *context, const Stmt *stmt) {
 // TMA and matrix loads compute their own addresses.
 static bool has_map(const PassContext *context, const Stmt *stmt) {
     TileLoop loop;
-    if (attr_get(stmt->attrs, ATTR_MAP) || via_is(stmt, VIA_LDMATRIX) || tma_copy(context->arena, (Stmt *)stmt))
-        return true;
+    if (attr_get(stmt->attrs, ATTR_MAP) || moves_by_warps(stmt) || tma_copy(context->arena, (Stmt *)stmt)) return true;
     return !tile_loop_of(context->arena, (Stmt *)stmt, &loop);
 }
 

@@ -65,6 +65,17 @@ typedef struct WgmmaCosts {
     int64_t wait_clocks;    // per step, without its work
 } WgmmaCosts;
 
+// What instructions of a warp cost, in quarters of a clock of a multiprocessor: each of its four partitions issues one
+// per clock. (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"; shared memory moves one row
+// of its banks per clock.)
+typedef struct WarpCosts {
+    int64_t select;      // a selection or permutation of bytes
+    int64_t shuffle;     // of 32 bits
+    int64_t wavefront;   // of an access to shared memory
+    int64_t barrier;     // of a CTA, from the last store before it to the first load behind it: latency
+} WarpCosts;
+enum { COST_CLOCK = 4 };   // units of WarpCosts in a clock
+
 typedef struct Target {
     const char *name;          // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
     const char *ptx_feature;   // LLVM feature string for the PTX version, "+ptx80"
@@ -81,8 +92,9 @@ typedef struct Target {
     int partitions;                       // of a multiprocessor; each has its own warps and its share of the registers
     int multiprocessors;                  // of the most common device, for cost models
     WgmmaCosts wgmma;                     // of targets with FEATURE_WGMMA
-    int banks, bank_bytes;                // shared memory
-    int sector_bytes, line_bytes;         // global memory
+    WarpCosts costs;
+    int banks, bank_bytes;          // shared memory
+    int sector_bytes, line_bytes;   // global memory
     int64_t l2_bytes,
         l2_kept;   // of the most common device; the share that stays resident while other data streams through
     int64_t memory_period;   // rows at a distance of a multiple of this many bytes load the memory channels unequally

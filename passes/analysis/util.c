@@ -5,6 +5,10 @@ const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
     return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), k);
 }
 
+bool moves_by_warps(const Stmt *stmt) {
+    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE);
+}
+
 bool starts_copy(const Stmt *stmt) {
     if (via_of(stmt)) return via_is(stmt, VIA_CP_ASYNC);
     return stmt->kind == STMT_CALL && stmt->call.is_async;

@@ -218,7 +218,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     const Stmt *copy = tma_copy(inference->arena, stmt);
     if (copy && !by_bulk(copy)) check_tma(inference, copy);
-    if (copy || via_is(stmt, VIA_LDMATRIX)) return;   // one thread starts it, with its own addresses
+    if (copy || moves_by_warps(stmt)) return;   // with addresses and lanes of its own
     Item *item = NEW(inference->arena, Item);
     item->stmt = stmt;
     item->group = inference->items.count;

@@ -1,7 +1,7 @@
 // stage-through-shared: declares the shared memory that lowering needs, with plain copies, so that lowering creates no
 // storage, and swizzle-allocation and insert-sync see all of it.
 //
-//     copy(f, g) of fragments in two layouts    shared s; copy(f, s); copy(s, g)
+//     copy(f, g) of fragments in two layouts    @via(shuffle) copy(f, g), or shared s; copy(f, s); copy(s, g)
 //     gemm with an operand in the wrong place   shared s; copy(a, s); gemm(s, ...)
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
 //     scan across warps                         scan_sum(v, w, axis = 0, scratch = s)
@@ -18,6 +18,7 @@
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
+#include "passes/layout/conversion_way.h"
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower.h"
 #include "passes/pass.h"
@@ -69,10 +70,28 @@ static bool is_conversion(Arena *arena, const Stmt *stmt) {
     if (!is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) return false;
     CopyOp copy = copy_of(stmt);
     const Layout *from = copy.src->buf->layout, *to = copy.dst->buf->layout;
-    if (!from || !to || layout_equal(from, to)) return false;
+    if (!from || !to || layout_equal(from, to) || via_is(stmt, VIA_SHUFFLE)) return false;
     bool whole =
         region_is_whole(copy.src) && region_is_whole(copy.dst) && !copy.src->transposed && !copy.dst->transposed;
     return !whole || !fragment_same_thread(arena, to, from, e_int(arena, 0));
+}
+
+static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
+    const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
+    ConversionWay way = conversion_way(m->context, stmt);
+    REMARK_NOTE(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, "from %s to %s: %s",
+                layout_text(m->arena, from->layout), layout_text(m->arena, to->layout), way.text);
+    if (!way.within_warps) {
+        int at = out->count;
+        Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
+        crosses_shared(m, from->name, narrow, stmt, out);
+        if (way.clocks > 0) attr_set_int(m->arena, &out->items[at + 1]->attrs, ATTR_CLOCKS, way.clocks);
+        return;
+    }
+    via_set(m->arena, stmt, VIA_SHUFFLE);
+    attr_set_int(m->arena, &stmt->attrs, ATTR_CLOCKS, way.clocks);
+    block_push(m->arena, out, stmt);
+    m->changed = true;
 }
 
 // ---- gemm operands ----
@@ -275,11 +294,7 @@ static bool mark_epilogue_subtile(Arena *arena, const Block *body) {
 static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Staging *m = mapper->user;
     if (is_conversion(m->arena, stmt)) {
-        const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
-        Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
-        REMARK_NOTE(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, "from %s to %s",
-                    layout_text(m->arena, from->layout), layout_text(m->arena, to->layout));
-        crosses_shared(m, from->name, narrow, stmt, out);
+        stage_conversion(m, stmt, out);
     } else if (map_has(m->staged, stmt) && stage_fits(m, copy_of(stmt).dst)) {
         crosses_shared(m, "stage", copy_of(stmt).dst->buf->type, stmt, out);
     } else if (is_call(stmt, OP_GEMM)) {

@@ -10,6 +10,7 @@
 //     lower_gemm*.c         ... gemm by mma or FMA; loops that load fragments a step ahead
 //     lower_hopper.c        ... TMA copies and stores, gemm by wgmma
 //     lower_transpose.c     ... transposes of bytes in shared memory
+//     lower_convert.c       ... conversions of fragments within warps
 //     lower_reduce.c, lower_scan.c   ... reductions and scans
 //     vectorize.c           vectorize: wide accesses
 //     unroll.c              unroll: small loops with constant cases
@@ -145,5 +146,7 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldma
 // The lane's address operand, relative to the warp's corner: row k of S (`load`, for ldmatrix) or row d of T (for
 // stmatrix); the other result is the position in the row. T's layout (NULL: not known yet) gives the order of k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
+void lower_conversion(Lower *lower, const Stmt *copy, Block *out);   // @via(shuffle)
+Type conversion_type(const Buf *from, const Buf *to);                // in which elements of a conversion travel
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the layout's digits along the axis have gaps

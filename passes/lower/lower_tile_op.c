@@ -175,6 +175,10 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_transpose(lower, stmt, out);
         return;
     }
+    if (via_is(stmt, VIA_SHUFFLE)) {
+        lower_conversion(lower, stmt, out);
+        return;
+    }
     if (tile_loop_of(lower->arena, stmt, &loop)) {
         lower_loop(lower, stmt, &loop, 0, 0, out);
         return;

@@ -204,6 +204,21 @@ static void test_vectors(void **state) {
     everywhere(&k, &failure, FEATURE_BASE);
 }
 
+static void test_recasts(void **state) {
+    static const Type types[] = {TYPE_U8, TYPE_E4M3, TYPE_U16, TYPE_BF16, TYPE_F16, TYPE_U32, TYPE_F32, TYPE_F64};
+    USE(128);
+    for (int i = 0; i < COUNT_OF(types); i++)
+        for (int j = 0; j < COUNT_OF(types); j++) {
+            int n = 16 / type_bytes(types[i]), m = 16 / type_bytes(types[j]);
+            Buf *from = local_buf(&k, "from", SCOPE_LOCAL, types[i], n),
+                *to = local_buf(&k, "to", SCOPE_LOCAL, types[j], m);
+            DO(&u, OP_VLOAD, at(&u, from, 0), at_thread(&u, in_of(&u, types[i]), n), arg_value(word(&u, n)));
+            DO(&u, OP_RECAST, at(&u, to, 0), at(&u, from, 0), arg_value(word(&u, m)));
+            DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, types[j]), m), at(&u, to, 0), arg_value(word(&u, m)));
+        }
+    everywhere(&k, &failure, FEATURE_BASE);
+}
+
 static void test_vector_additions(void **state) {
     static const Type types[] = {TYPE_F32, TYPE_F16, TYPE_BF16};
     for (volatile int i = 0; i < COUNT_OF(types) * 3; i++) {
@@ -367,12 +382,25 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),  IN_ARENA(test_math_f64),        IN_ARENA(test_math_small),
-        IN_ARENA(test_integers),  IN_ARENA(test_conversions),     IN_ARENA(test_choices),
-        IN_ARENA(test_copies),    IN_ARENA(test_vectors),         IN_ARENA(test_vector_additions),
-        IN_ARENA(test_matrices),  IN_ARENA(test_mma_table),       IN_ARENA(test_lanes),
-        IN_ARENA(test_barriers),  IN_ARENA(test_atomics),         IN_ARENA(test_ordered),
-        IN_ARENA(test_debugging), IN_ARENA(test_missing_feature), IN_ARENA(test_every_op_has_code),
+        IN_ARENA(test_math_f32),
+        IN_ARENA(test_math_f64),
+        IN_ARENA(test_math_small),
+        IN_ARENA(test_integers),
+        IN_ARENA(test_conversions),
+        IN_ARENA(test_choices),
+        IN_ARENA(test_copies),
+        IN_ARENA(test_vectors),
+        IN_ARENA(test_vector_additions),
+        IN_ARENA(test_recasts),
+        IN_ARENA(test_matrices),
+        IN_ARENA(test_mma_table),
+        IN_ARENA(test_lanes),
+        IN_ARENA(test_barriers),
+        IN_ARENA(test_atomics),
+        IN_ARENA(test_ordered),
+        IN_ARENA(test_debugging),
+        IN_ARENA(test_missing_feature),
+        IN_ARENA(test_every_op_has_code),
     };
     return run(tests);
 }

@@ -1,0 +1,51 @@
+// Conversions within warps: which register of which lane each register of the destination comes from, as rounds of
+// shuffles between permutations of registers.
+//
+// A thread t does, with words of 2^unit elements:
+//
+//     packed[j]  = source register `source_order(j)`             the same for all threads
+//     sent[i]    = word i ^ swap_source(t) of packed
+//     got[i]     = sent[sent(i)] of lane lane_base(t) ^ lane_step(i); of the own thread where i < 2^local
+//     out[i]     = got[i ^ swap_destination(t)]
+//     destination register `destination_order(j)` = element j of out
+//
+// All are linear over F2, given by the images of bits. Value digits of odd extents that both sides have are `repeats`
+// of such a conversion.
+#pragma once
+#include "layout/distribution.h"
+#include "layout/linear.h"
+
+enum { SHUFFLE_BITS = 20, SHUFFLE_REPEATS = 4 };
+
+typedef struct ShuffleRepeat {
+    int64_t extent, source, destination;   // steps; what one adds to the value numbers
+} ShuffleRepeat;
+
+typedef struct ShufflePlan {
+    int unit;                  // log2 of the elements of a word
+    int rounds, local;         // log2 of the words that a thread takes; of those that are its own (-1: none)
+    int source_bits, copies;   // log2 of its elements of the source; of equal elements of the destination
+    int thread_bits, lane_bits;
+    uint64_t source_order[SHUFFLE_BITS], destination_order[SHUFFLE_BITS];   // element bit -> value bits
+    uint64_t sent[SHUFFLE_BITS], lane_step[SHUFFLE_BITS];                   // round bit -> words, lanes
+    uint64_t lane_base[SHUFFLE_BITS];                                       // thread bit -> lanes
+    uint64_t swap_source[SHUFFLE_BITS];                                     // thread bit -> words of packed
+    uint64_t swap_destination[SHUFFLE_BITS];                                // thread bit -> rounds
+    Linear source, destination;   // of one repeat: (register, lane, warp) -> tile
+    int64_t source_weight[SHUFFLE_BITS], destination_weight[SHUFFLE_BITS];   // value bit -> value number
+    int repeat_count;
+    ShuffleRepeat repeats[SHUFFLE_REPEATS];
+} ShufflePlan;
+
+// Refused where an element comes from another warp, where extents or strides make the maps not linear, and where two
+// lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
+ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,
+                         int lanes);
+// What a thread executes, in instructions of one register: shuffles; selections and byte permutations.
+typedef struct ShuffleCost {
+    int64_t shuffles, selects;
+} ShuffleCost;
+ShuffleCost shuffle_cost(const ShufflePlan *plan, int element_bits);
+// Independent swaps that make up an XOR by the image of the thread: where the parity of thread & masks[i] is odd, by
+// images[i]. Returns their number.
+int shuffle_swaps(const uint64_t *columns, int thread_bits, uint64_t *masks, uint64_t *images);

@@ -1,0 +1,70 @@
+#include "passes/layout/conversion_way.h"
+#include "ir/build.h"
+#include "ir/match.h"
+#include "ir/query.h"
+#include "layout/conversion.h"
+#include "layout/shuffle.h"
+#include "passes/lower/lower.h"
+
+typedef struct Cost {
+    bool possible;
+    int64_t quarters;
+    const char *text;
+} Cost;
+
+static bool has_exactly(const Layout *layout, const Buf *buf) {
+    for (int d = 0; d < buf->rank; d++)
+        if (layout->out_shape[d] != buf_extent(buf, d)) return false;
+    return true;
+}
+
+static int64_t clocks_of(int64_t quarters) {
+    return (quarters + COST_CLOCK - 1) / COST_CLOCK;
+}
+
+static Cost by_shuffles(const PassContext *context, const ShufflePlan *plan, int element_bits, int64_t warps) {
+    const WarpCosts *costs = &context->target->costs;
+    ShuffleCost cost = shuffle_cost(plan, element_bits);
+    const char *text = arena_printf(context->arena, "%lld shuffles and %lld selections a thread",
+                                    (long long)cost.shuffles, (long long)cost.selects);
+    if (!cost.shuffles && !cost.selects) text = "within each thread";
+    return (Cost){true, warps * (cost.shuffles * costs->shuffle + cost.selects * costs->select), text};
+}
+
+static Cost through_shared(const PassContext *context, const ShufflePlan *plan, int element_bits, int64_t warps) {
+    const Target *target = context->target;
+    MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    LayoutContext cx = layout_context(context->arena);
+    SharedWay way = shared_way(&cx, plan->source, plan->destination, element_bits, memory);
+    int64_t repeats = 1;
+    for (int i = 0; i < plan->repeat_count; i++) repeats *= plan->repeats[i].extent;
+    int64_t wavefronts = repeats * (way.stores * way.store_cost.wavefronts + way.loads * way.load_cost.wavefronts);
+    const char *text =
+        arena_printf(context->arena, "%lld wavefronts of shared memory a warp, and a barrier", (long long)wavefronts);
+    return (Cost){!cx.failed, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
+}
+
+static const char *compared(Arena *arena, Cost taken, Cost other) {
+    const char *text = arena_printf(arena, "%s, %lld clocks", taken.text, (long long)clocks_of(taken.quarters));
+    if (!other.possible) return text;
+    return arena_printf(arena, "%s (%s: %lld)", text, other.text, (long long)clocks_of(other.quarters));
+}
+
+ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
+    const Region *src = copy_of(copy).src, *dst = copy_of(copy).dst;
+    const Buf *from = src->buf, *to = dst->buf;
+    ConversionWay shared = {.text = "through shared memory"};
+    bool whole = region_is_whole(src) && region_is_whole(dst) && !src->transposed && !dst->transposed;
+    if (!whole || !has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;
+    int bits = type_bits(conversion_type(from, to));
+    int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
+    LayoutContext cx = layout_context(context->arena);
+    ShufflePlan plan = shuffle_plan(&cx, from->layout, to->layout, bits, context->target->warp_lanes);
+    if (!plan.source.in_count) return shared;
+    Cost shuffles = {.text = "no shuffles"}, through = through_shared(context, &plan, bits, warps);
+    if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
+    bool within = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
+    if (!within && !through.possible) return shared;
+    Cost taken = within ? shuffles : through, other = within ? through : shuffles;
+    return (ConversionWay){within, clocks_of(taken.quarters), compared(context->arena, taken, other)};
+}
