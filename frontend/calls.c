@@ -152,7 +152,7 @@ static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Ar
         if (is_word(operand)) args[i] = word(s, info, operand, node);
         else if (operand->access == ACCESS_VALUE) args[i].value = scalar_operand(s, info, operand, node, &args[0]);
         else if (takes_tiles(info->id) && !is_bar(operand)) args[i].region = region_alone(s, node, info->text);
-        else args[i].region = region_element_of(s, node);
+        else args[i].region = region_element_of(s, node, !op_is(info->id, OP_CLASS_ELEMENT));
         if (!args[i].value && !args[i].region && !args[i].name) return false;
     }
     for (int i = 0; i < operands->rest_count; i++) {

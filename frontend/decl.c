@@ -97,12 +97,11 @@ Attr *attributes(Sema *s, const Node *list, char where, Span *loc) {
 
 // ---- buffers ----
 
-// @offset, @align, @alias, @owner and @stages are fields of the buffer.
+// @offset, @align, @alias and @stages are fields of the buffer.
 static void take_fields(Sema *s, Buf *buf, const Node *node) {
-    const char *alias = attr_text(buf->attrs, ATTR_ALIAS), *owner = attr_text(buf->attrs, ATTR_OWNER);
+    const char *alias = attr_text(buf->attrs, ATTR_ALIAS);
     buf->offset = attr_int(buf->attrs, ATTR_OFFSET, -1);
     buf->align = (int)attr_int(buf->attrs, ATTR_ALIGN, 0);
-    buf->owner = owner;
     if (alias) {
         Symbol *symbol = find(s, alias);
         if (symbol && symbol->kind == SYMBOL_BUF) buf->alias_of = symbol->buf;
@@ -114,7 +113,7 @@ static void take_fields(Sema *s, Buf *buf, const Node *node) {
         buf->stage_dims++;
     }
     if (slots && leading != slots) diag(s->sink, node->span, T_STAGES, (long long)slots, buf->name);
-    static const AttrId fields[] = {ATTR_ALIAS, ATTR_OWNER, ATTR_OFFSET, ATTR_ALIGN, ATTR_STAGES};
+    static const AttrId fields[] = {ATTR_ALIAS, ATTR_OFFSET, ATTR_ALIGN, ATTR_STAGES};
     for (int i = 0; i < COUNT_OF(fields); i++) attr_remove(&buf->attrs, fields[i]);
 }
 

@@ -186,7 +186,7 @@ void call_statement(Sema *s, const Node *node, bool is_async);
 Buf *buffer_named(Sema *s, const Node *node);   // reports; NULL then
 Region *region_alone(Sema *s, const Node *node, const char *what);
 bool region_pair(Sema *s, const Node *a, const Node *b, bool exchanged, Region **ra, Region **rb);
-Region *region_element_of(Sema *s, const Node *node);
+Region *region_element_of(Sema *s, const Node *node, bool or_whole);
 bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices);
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);

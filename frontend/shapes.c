@@ -81,6 +81,11 @@ static bool check_index(Sema *s, const Buf *buf, int dim, const Expr *index, Spa
     return false;
 }
 
+static void wrong_rank(Sema *s, const Node *node, const Buf *buf, int wanted, int given) {
+    Diag *d = diag(s->sink, node->span, T_RANK, buf->name, wanted, given);
+    diag_label(d, buf->loc, "declared here");
+}
+
 bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices) {
     if (node->kind != N_INDEX) {
         diag(s->sink, node->span, T_NOT_BUFFER, "this");
@@ -92,8 +97,7 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
     *count = node->count - 1;
     int wanted = regs ? 1 : (*buf)->rank;
     if (*count != wanted) {
-        Diag *d = diag(s->sink, node->span, T_RANK, (*buf)->name, wanted, *count);
-        diag_label(d, (*buf)->loc, "declared here");
+        wrong_rank(s, node, *buf, wanted, *count);
         return false;
     }
     *indices = NEW_ARRAY(s->arena, Expr *, *count);
@@ -114,7 +118,7 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
     return true;
 }
 
-Region *region_element_of(Sema *s, const Node *node) {
+Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
     Buf *buf;
     int count;
     Expr **indices;
@@ -122,6 +126,10 @@ Region *region_element_of(Sema *s, const Node *node) {
     if (node->kind == N_NAME) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
         buf = buffer_named(s, node);
         region = buf ? region_whole(s->arena, buf) : NULL;
+        if (buf && !or_whole) {
+            wrong_rank(s, node, buf, buf->rank, 0);
+            return NULL;
+        }
     } else {
         if (!element_place(s, node, &buf, &count, &indices)) return NULL;
         region = region_element(s->arena, buf, count, indices);
@@ -183,8 +191,7 @@ static bool read_operand(Sema *s, const Node *node, Written *w) {
     if (!w->buf) return false;
     int given = indexed ? node->count - 1 : 0, wide = 0;
     if (given > w->buf->rank || regs) {
-        Diag *d = diag(s->sink, node->span, T_RANK, w->buf->name, w->buf->rank, given);
-        diag_label(d, w->buf->loc, "declared here");
+        wrong_rank(s, node, w->buf, w->buf->rank, given);
         return false;
     }
     for (int i = 0; i < given; i++) {

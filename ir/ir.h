@@ -158,7 +158,6 @@ struct Buf {
     Buf *alias_of;    // shares that buffer's storage
     int64_t offset;   // shared: byte offset in the CTA's shared memory; -1: not allocated
     int align;        // bytes; 0: natural
-    const char *owner;   // role whose threads hold it; NULL: the CTA
     Attr *attrs;
     Span loc;
 };

@@ -416,7 +416,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     int mark = v->declared.count;
     check_expr(v, &c, stmt->grid.threads);
     if (stmt->grid.raster) check_expr(v, &c, stmt->grid.raster);
-    int64_t threads;
+    int64_t threads = 0;
     if (!expr_const(stmt->grid.threads, &threads) || threads < 1)
         REPORT(v, stmt->loc, T_NOT_CONSTANT, "the number of threads");
     check_iters(v, &c, stmt->grid.count, stmt->grid.iters);
@@ -430,6 +430,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;
+    if (threads > 1) c.declared_threads = threads;
     c.block_threads = grid_threads(stmt, WARP_LANES);
     check_block(v, c, &stmt->grid.body);
     undeclare_names(v, mark);
@@ -437,12 +438,12 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
 
 static void check_role(Verifier *v, Context c, const Stmt *stmt) {
     c.role = true;
-    c.threads = stmt->role.threads;
+    c.threads = c.declared_threads = stmt->role.threads;
     check_block(v, c, &stmt->role.body);
 }
 
 // All names together, each from 0: threads of a CTA, or of a cluster that shares a tile.
-static void check_extents(Verifier *v, const Stmt *region) {
+static void check_extents(Verifier *v, const Context *c, const Stmt *region) {
     enum { MOST_THREADS = MOST_BLOCK_THREADS * MOST_CLUSTER };
     int64_t extent = 0, all = 1;
     for (int i = 0; i < region->thread.count; i++) {
@@ -453,6 +454,9 @@ static void check_extents(Verifier *v, const Stmt *region) {
             REPORT(v, iter->var->loc, T_OUT_OF_BOUNDS, "the number of threads", 1LL, (long long)MOST_THREADS);
         if (!plain || extent < 1 || all > MOST_THREADS) return;
     }
+    if (c->declared_threads && all > c->declared_threads)
+        REPORT(v, region->loc, T_REGION_THREADS, (long long)all, c->role ? "role" : "grid",
+               (long long)c->declared_threads);
 }
 
 static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
@@ -460,7 +464,7 @@ static void check_thread(Verifier *v, Context c, const Stmt *stmt) {
         REPORT(v, stmt->loc, T_IR_PLACE, "thread", c.grid ? "inside another region" : "outside of a grid");
     int mark = v->declared.count;
     check_iters(v, &c, stmt->thread.count, stmt->thread.iters);
-    check_extents(v, stmt);
+    check_extents(v, &c, stmt);
     for (int i = 0; i < stmt->thread.count; i++) {
         Depends depends = {.varies = true, .thread = true};
         set_range(&depends, &stmt->thread.iters[i]);

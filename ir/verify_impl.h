@@ -39,6 +39,7 @@ typedef struct Context {
     bool conditional, dead;        // some condition decides whether it is reached; a constant one that it is not
     bool undecided;                // a condition that is a constant only after loops are unrolled
     int64_t threads;               // that do what stands here together; 0: not known
+    int64_t declared_threads;      // of the grid or role, as it says; 0: it does not
     int64_t block_threads;         // of the CTA, all roles; 0: not known
 } Context;
 

@@ -223,7 +223,6 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
                                  s->reduce->loc);
     partial->layout = tv_partial_reduce(s->arena, src->layout, axis, partials);
     EXPECT(arena_failure(s->arena), partial->layout, "no layout for the parts of '%s'", s->sum->name);
-    partial->owner = s->sum->owner;
     return partial;
 }
 

@@ -214,7 +214,7 @@ static const char *const programs[] = {
     "    grid (block in M) threads 256 {\n"
     "        shared As: bf16[3, 1, 16, 512] @stages(3) @offset(0) @align(1024);\n"
     "        shared Bs: bf16[512] @alias(As) @offset(0);\n"
-    "        shared full: mbarrier[2] @owner(load);\n"
+    "        shared full: mbarrier[2];\n"
     "        thread (t in 256) {\n"
     "            local a: bf16[32];\n"
     "            local b: bf16[16];\n"
