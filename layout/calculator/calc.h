@@ -1,7 +1,7 @@
 // The layout calculator: a small expression language over the whole algebra, and the command `tilec layout`.
 //
 // In: expressions, or lines of questions. Out: text, SVG, HTML, JSON. Files: command.c (options), calc.c (expressions),
-// draw*.c (pictures), batch.c and batch_json.c (questions by the line).
+// functions.def and functions_*.c, draw*.c (pictures), batch.c and batch_json.c (questions by the line).
 //
 //     composition((16,8):(1,16), <8:1;4:2>)                       (8,4):(1,32)
 //     C = ((4,8),(2,2)):((32,1),(16,8)); linear(C, (16,8))        {lane: ...} -> (dim0: 16, dim1: 8)

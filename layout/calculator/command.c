@@ -101,11 +101,8 @@ static const char *read_options(int argc, char **argv, Options *o) {
 
 // ---- work ----
 
-// The machine of the pictures: banks and bytes of every NVIDIA GPU since Kepler.
-static const MemoryShape shared_memory = {.banks = 32, .bank_bytes = 4, .sector_bytes = 32};
-
 static Drawing drawing_of(LayoutContext *cx, const Options *o, Swizzled a) {
-    if (o->view == VIEW_BANKS) return draw_banks(cx, a, o->bits, o->access, shared_memory);
+    if (o->view == VIEW_BANKS) return draw_banks(cx, a, o->bits, o->access, nvidia_memory);
     if (o->view == VIEW_VALUES) return draw_values(cx, a);
     if (!o->tile) layout_refuse(cx, "--view=owners needs --tile=(M,N)");
     Tuple tile = cx->failed ? tuple_int(1) : tuple_parse(cx, o->tile);

@@ -1,7 +1,5 @@
 #include "layout/calculator/convert.h"
-#include "layout/calculator/linear_text.h"
-
-static const MemoryShape nvidia = {.banks = 32, .bank_bytes = 4, .sector_bytes = 32};
+#include "layout/calculator/draw.h"
 
 static void print_kind(StrBuf *out, Conversion c) {
     static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};
@@ -38,7 +36,7 @@ static void print_access(StrBuf *out, const char *what, int64_t count, int64_t w
 }
 
 static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear destination, int element_bits) {
-    SharedWay way = shared_way(cx, source, destination, element_bits, nvidia);
+    SharedWay way = shared_way(cx, source, destination, element_bits, nvidia_memory);
     if (cx->failed) return;
     print_access(out, "stores", way.stores, way.width, way.store_cost);
     print_access(out, "loads", way.loads, way.width, way.load_cost);

@@ -10,6 +10,9 @@
 #include "layout/cost.h"
 #include "layout/layout.h"
 
+// The machine of the calculator: banks and bytes of every NVIDIA GPU since Kepler.
+static const MemoryShape nvidia_memory = {.banks = 32, .bank_bytes = 4, .sector_bytes = 32};
+
 typedef struct DrawCell {
     const char *text;   // "" when nothing is there
     const char *hint;   // shown on hovering; may be NULL

@@ -205,18 +205,25 @@ static Linear dot_to_linear(LayoutContext *cx, const Encoding *e, const int64_t 
     return combine(cx, times_warps(cx, tile, &parent, k_dim), &parent, shape);
 }
 
+Linear encoding_without_dim(LayoutContext *cx, Linear whole, const char *dim) {
+    const char *ins[LINEAR_MAX_BITS], *outs[ENCODING_MAX_RANK];
+    int gone = linear_find_out(whole, dim), rank = 0;
+    if (gone < 0 || whole.outs[gone].bits || whole.out_count > ENCODING_MAX_RANK)
+        return layout_refuse(cx, "slice: there is no dim '%.40s' of size 1", dim), whole;
+    for (int i = 0; i < whole.in_count; i++) ins[i] = whole.ins[i].name;
+    for (int i = 0; i < whole.out_count; i++)
+        if (i != gone) outs[rank++] = whole.outs[i].name;
+    Linear sliced = linear_sublayout(cx, whole, ins, whole.in_count, outs, rank);
+    return linear_remove_zero_bases(cx, linear_rename_outs(cx, sliced, dim_names), "register");
+}
+
 static Linear slice_to_linear(LayoutContext *cx, const Encoding *e, const int64_t *shape, int rank) {
     if (e->dim < 0 || e->dim > rank || rank + 1 > ENCODING_MAX_RANK)
         return layout_refuse(cx, "slice: there is no dim %d", e->dim), linear_empty();
     PerDim parent_shape;
     for (int d = 0; d <= rank; d++) parent_shape[d] = d < e->dim ? shape[d] : d == e->dim ? 1 : shape[d - 1];
     Linear whole = encoding_to_linear(cx, e->parent, parent_shape, rank + 1);
-    if (cx->failed) return whole;
-    const char *ins[8], *outs[ENCODING_MAX_RANK];
-    for (int i = 0; i < whole.in_count; i++) ins[i] = whole.ins[i].name;
-    for (int d = 0; d < rank; d++) outs[d] = dim_names[d < e->dim ? d : d + 1];
-    Linear sliced = linear_sublayout(cx, whole, ins, whole.in_count, outs, rank);
-    return linear_remove_zero_bases(cx, linear_rename_outs(cx, sliced, dim_names), "register");
+    return cx->failed ? whole : encoding_without_dim(cx, whole, dim_names[e->dim]);
 }
 
 // ---- shared encodings ----

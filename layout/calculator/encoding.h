@@ -46,6 +46,8 @@ typedef struct Encoding {
 } Encoding;
 
 Linear encoding_to_linear(LayoutContext *cx, const Encoding *encoding, const int64_t *shape, int rank);
+// A distributed layout of a tensor whose dim `dim` has size 1 without that dim: what `slice` makes of its parent.
+Linear encoding_without_dim(LayoutContext *cx, Linear whole, const char *dim);
 
 // ---- matrix load and store instructions ----
 // ldmatrix and stmatrix move 8x8 matrices of 16-bit elements: each lane gives the address of a row of 16 bytes.

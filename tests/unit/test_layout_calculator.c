@@ -41,6 +41,47 @@ static const Row accepted[] = {
     {"tma_box((512,64), 16, 128)", "(256,64)"},
     {"im2col((1,1), (3,3), (1,1))", "((-1,-1),(-1,-1))"},
     {"im2col((2), (5), (2))", "((-2),(-6))"},
+    {"tile(row_major((256,64)), (64,32), (1,1))", "4128 + (64,32):(64,1)"},
+    {"tile(Sw<3,3,3> o (64,64):(64,1), (8,64), (3,0))", "Sw<3,3,3> o 1536 + (8,64):(64,1)"},
+    {"vectorize(row_major((16,8)), (1,2))", "((1,2),(16,4)):((0,1),(8,2))"},
+    {"distribute(row_major((128,32)), row_major((8,4)), 5)", "33 + (16,8):(256,4)"},
+    {"distribute(row_major((128,32)), (8,4), 5)", "160 + (16,8):(256,4)"},
+    {"upcast(row_major((8,64)), 2)", "(8,32):(32,1)"},
+    {"upcast((2,2):(1,4), 4)", "(1,2):(1,1)"},
+    {"downcast((4,8):(8,1), 2)", "(4,16):(16,1)"},
+    {"recast(Sw<3,3,3> o (8,64):(64,1), 16, 32)", "Sw<3,2,3> o (8,32):(32,1)"},
+    {"wavefronts(Sw<3,4,3> o 32:128, 4)", "4, without conflicts 1"},
+    {"wavefronts(32:128, 4)", "32, without conflicts 1"},
+    {"wavefronts(32:0, 4)", "1, without conflicts 1"},
+    {"wavefronts(32:16, 16)", "4, without conflicts 4"},
+    {"sectors(32:4, 4)", "4"},
+    {"sectors(32:64, 8)", "32"},
+    {"slice(blocked((16,1), (1,4), (8,4), (2,1), (1,0)), \"dim1\")",
+     "{register: [], lane: [(0),(0),(1),(2),(4)], warp: [(8)], block: []} -> (dim0: 16)"},
+    {"slice(blocked((1,16), (1,4), (8,4), (2,1), (1,0)), \"dim0\")",
+     "{register: [(1),(2)], lane: [(4),(8),(0),(0),(0)], warp: [(0)], block: []} -> (dim0: 16)"},
+    {"dot_blocked((16,16), 0, (2,2), (4,8), (2,1), (1,0))",
+     "{register: [(0,1),(0,2),(0,4),(0,8),(1,0)], lane: [(0,0),(0,0),(0,0),(2,0),(4,0)], warp: [(8,0)], block: []} -> (dim0: 16, dim1: 16)"},
+    {"blocked((64,64), (1,4), (8,4), (2,1), (1,0), (2,1), (2,1), (1,0))",
+     "{register: [(0,1),(0,2),(0,16),(0,32),(16,0)], lane: [(0,4),(0,8),(1,0),(2,0),(4,0)], warp: [(8,0)], block: [(32,0)]} -> (dim0: 64, dim1: 64)"},
+    {"blocked((8,16), (1,4), (8,4), (1,1), (1,0), (2,1), (1,1), (1,0))",
+     "{register: [(0,1),(0,2)], lane: [(0,4),(0,8),(1,0),(2,0),(4,0)], warp: [], block: [(0,0)]} -> (dim0: 8, dim1: 16)"},
+    {"nvmma((8,64), 128, 8, 0, 1)",
+     "{offset: [(0,1),(0,2),(0,4),(0,0),(0,8),(0,16),(0,32),(1,8),(2,16),(4,32)], block: []} -> (dim0: 8, dim1: 64)"},
+    {"ldmatrix(mma((16,64), 2, (16,8), (1,1)), nvmma((16,64), 128, 16), 16)",
+     "{register: [(1,0),(512,0),(8,0),(16,0),(32,0)], lane: [(2,0),(4,0),(72,0),(144,0),(288,0)], warp: [], block: []} -> (offset: 1024, block: 1)"},
+    {"ldmatrix(blocked((16,64), (1,8), (4,8), (1,1), (1,0)), nvmma((16,64), 128, 16), 16)", "none"},
+    {"free_variables({r: [(1),(2)], l: [(2),(4),(6)]} -> (d: 8))", "(0,5)"},
+    {"consecutive({r: [(1),(2),(8)], l: [(4)]} -> (d: 16))", "4"},
+    {"rank({r: [(1),(2)], l: [(2),(4),(6)]} -> (d: 8))", "3"},
+    {"injective({r: [(1),(2)], l: [(2),(4),(6)]} -> (d: 8))", "0"},
+    {"injective((4,8):(8,1))", "1"},
+    {"injective((4,8):(4,1))", "0"},
+    {"equal(identity1d(4,\"a\",\"b\"), strided1d(4,1,\"a\",\"b\"))", "1"},
+    {"equal(identity1d(4,\"a\",\"b\"), zeros1d(4,\"a\",\"b\",4))", "0"},
+    {"sublayout({r: [(0,1),(8,0)], l: [(0,2)]} -> (d0: 16, d1: 8), \"l\", \"d1\")", "{l: [(2)]} -> (d1: 8)"},
+    {"quotient({r: [(1,0)], block: [(0,1)]} -> (d: 2, block: 2), \"block\")", "{r: [(1)]} -> (d: 2)"},
+    {"quotient({r: [(0,1)], block: [(1,0)]} -> (d: 2, block: 2), \"block\")", "none"},
     {"surjective(zeros1d(4,\"a\",\"b\",2))", "0"},
     {"code(multiply(identity1d(4,\"a\",\"b\"), identity1d(2,\"c\",\"b\")))", "b = a ^ (c << 2)"},
     {"code(zeros1d(4,\"a\",\"b\",2))", "b = 0"},
@@ -111,7 +152,6 @@ static const Row refused[] = {
     {"composition(\"a\", 4)", "expected a layout, got a text"},
     {"size(\"a\")", "expected a layout, got a text"},
     {"eval((257,256))", "more than 65536 values"},
-    {"recast(8:1, 8, 16)", "expected a swizzle, got a layout"},
     {"recast(Sw<2,3,3>, 8, 2048)", "widths are at most 1024 bits"},
     {"recast(Sw<2,3,3>, 2048, 8)", "widths are at most 1024 bits"},
     {"recast(Sw<2,0,3>, 8, 16)", "recast: the swizzle would tear elements of 16 bits apart"},
@@ -193,6 +233,22 @@ static const Row refused[] = {
     {"(1,2,3,4", "syntax: expected ')' at the end of the text"},
     {"cute(3)", "expected a linear layout, got a tuple"},
     {"nothing(3)", "there is no function 'nothing'"},
+    {"upcast((4,8):(6,1), 4)", "4:6 has no form in elements 4 times as wide"},
+    {"upcast(6:1, 4)", "6:1 has no form in elements 4 times as wide"},
+    {"recast(8:1, 0, 24)", "one width is a multiple of the other"},
+    {"recast(8:1, 16, 24)", "one width is a multiple of the other"},
+    {"upcast(tile(8:1, 2, 1), 4)", "the layout starts within an element of the other type"},
+    {"distribute(8:1, 4:2, 1)", "the layout of the threads does not number them from 0"},
+    {"recast(<8>, 8, 16)", "expected a layout, got a tiler"},
+    {"distribute(8:1, 4, 4)", "there is no such thread"},
+    {"wavefronts(64:4, 4)", "a warp has 32 lanes"},
+    {"wavefronts(32:4, 3)", "a lane moves 1, 2, 4, 8 or 16 bytes"},
+    {"wavefronts(32:4, 8)", "lane 1's address is not a multiple of its bytes"},
+    {"slice(identity1d(4,\"a\",\"b\"), \"b\")", "slice: there is no dim 'b' of size 1"},
+    {"sublayout(identity1d(4,\"a\",\"b\"), \"c\")", "there is no dim 'c'"},
+    {"quotient(identity1d(4,\"a\",\"b\"), \"a\")", "there is no output 'a'"},
+    {"blocked((8,16), (1,4), (8,4), (1,1), (1,0), (2,1))",
+     "a cluster has CTAs, how they split the tensor, and their order"},
     {"size(1,2)", "usage: size(layout or tuple)"},
     {"size()", "usage: size(layout or tuple)"},
     {"((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))))",
@@ -219,7 +275,83 @@ static void reasons(void **state) {
     }
 }
 
+// ---- views and element types, against what they mean ----
+
+// The offsets of a value of the calculator, in a map of `most` places: how often each occurs.
+static void count_places(void **state, const char *expression, int *places, int64_t most) {
+    LayoutContext cx = layout_context(*state);
+    CalcValue value = calc_run(calc_new(&cx), expression);
+    if (cx.failed) fail_msg("%s: %s", expression, cx.reason);
+    for (int64_t i = 0; i < cute_size(&cx, value.layout.layout); i++) {
+        int64_t at = swizzled_at(value.layout, i);
+        assert_in_range(at, 0, most - 1);
+        places[at]++;
+    }
+}
+
+static const char *const tiles[] = {"(16,32):(32,1)",
+                                    "(16,32):(1,16)",
+                                    "(16,32):(64,1)",
+                                    "((4,4),(8,4)):((8,128),(1,32))",
+                                    "Sw<2,3,3> o (16,32):(32,1)",
+                                    "(16,32):(96,3)"};
+enum { PLACES = 4096 };
+
+// The tiles, and the parts of the threads, are each place of the whole once.
+static void tiles_and_parts_are_the_whole(void **state) {
+    for (size_t t = 0; t < sizeof tiles / sizeof tiles[0]; t++) {
+        int whole[PLACES] = {0}, tiled[PLACES] = {0}, parts[PLACES] = {0}, vectors[PLACES] = {0};
+        count_places(state, tiles[t], whole, PLACES);
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < 4; j++)
+                count_places(state, arena_printf(*state, "tile(%s, (4,8), (%d,%d))", tiles[t], i, j), tiled, PLACES);
+        for (int thread = 0; thread < 32; thread++)
+            count_places(state, arena_printf(*state, "distribute(%s, row_major((8,4)), %d)", tiles[t], thread), parts,
+                         PLACES);
+        count_places(state, arena_printf(*state, "vectorize(%s, (2,4))", tiles[t]), vectors, PLACES);
+        assert_memory_equal(whole, tiled, sizeof whole);
+        assert_memory_equal(whole, parts, sizeof whole);
+        assert_memory_equal(whole, vectors, sizeof whole);
+    }
+}
+
+// Wider elements are those that hold a narrow one; each narrow one lies in a wider one.
+static void element_types_share_their_memory(void **state) {
+    for (size_t t = 0; t + 1 < sizeof tiles / sizeof tiles[0]; t++)   // not (96,3): 3 and 2 do not divide one another
+        for (int n = 2; n <= 4; n *= 2) {
+            int narrow[PLACES] = {0}, wide[PLACES] = {0}, parts[PLACES] = {0};
+            count_places(state, tiles[t], narrow, PLACES);
+            count_places(state, arena_printf(*state, "upcast(%s, %d)", tiles[t], n), wide, PLACES / n);
+            count_places(state, arena_printf(*state, "downcast(upcast(%s, %d), %d)", tiles[t], n, n), parts, PLACES);
+            for (int at = 0; at < PLACES; at++) {
+                if (narrow[at]) assert_int_equal(wide[at / n], 1);
+                assert_int_equal(parts[at], wide[at / n]);
+            }
+        }
+}
+
+// The thread whose number stands at a coordinate has the element there, whatever the order of the threads.
+static void threads_stand_where_their_layout_says(void **state) {
+    static const char *const orders[] = {"(8,4):(4,1)", "(8,4):(1,8)", "((2,4),4):((16,1),4)"};
+    for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++)
+        for (int row = 0; row < 8; row++)
+            for (int column = 0; column < 4; column++) {
+                LayoutContext cx = layout_context(*state);
+                const char *text = arena_printf(*state, "distribute((8,4):(4,1), %s, crd2idx(%s, (%d,%d)))", orders[o],
+                                                orders[o], row, column);
+                CalcValue value = calc_run(calc_new(&cx), text);
+                if (cx.failed) fail_msg("%s: %s", text, cx.reason);
+                assert_int_equal(swizzled_at(value.layout, 0), row * 4 + column);
+            }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_ARENA(values), IN_ARENA(reasons)};
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(values),
+        IN_ARENA(reasons),
+        IN_ARENA(tiles_and_parts_are_the_whole),
+        IN_ARENA(element_types_share_their_memory),
+        IN_ARENA(threads_stand_where_their_layout_says),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
