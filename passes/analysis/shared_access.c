@@ -185,6 +185,28 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }
 
+// Rows of the matrices of the first warp.
+static void gather_matrix_copy(Gather *gather, Stmt *stmt, const MatrixCopy *copy) {
+    Arena *arena = gather->context->arena;
+    const Region *tile = copy->tile;
+    int64_t steps = 1;
+    for (int i = 0; i < copy->rest; i++) steps *= copy->rests[i].extent;
+    int run = matrix_facts.row_bytes / type_bytes(tile->buf->type), kept[2];
+    SharedAccess *access = new_access(gather, tile->buf, stmt, !copy->load, run, steps);
+    access->must_be_contiguous = true;
+    kept_dims(gather, tile, kept);
+    FOR_EACH_LANE(access, step, lane, element) {
+        int64_t value = 0, left = step;
+        for (int i = 0; i < copy->rest; left /= copy->rests[i++].extent)
+            value += left % copy->rests[i].extent * copy->rests[i].weight;
+        Expr *at[2];
+        first_element(tile, element);
+        matrix_copy_row(arena, NULL, copy, e_int(arena, 0), e_int(arena, lane), e_int(arena, value), at);
+        for (int d = 0; d < 2; d++) element[kept[d]] += at[operand_dim(tile, d)]->integer;
+        if (lane >= matrix_facts.rows * copy->matrices) element[0] = -1;
+    }
+}
+
 // A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, for both loads and stores.
 static void gather_transposed(Gather *gather, Stmt *copy, bool load) {
     const Region *src = ARG(copy, COPY, src).region, *dst = ARG(copy, COPY, dst).region;
@@ -212,6 +234,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Gather *gather = user;
     const PassContext *context = gather->context;
     TileLoop loop;
+    MatrixCopy matrices;
     (void)facts;
     if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
     if (via_is(stmt, VIA_TMA_STORE)) {
@@ -226,6 +249,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
         gather_scratch(gather, stmt);
     } else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED) {
         gather_element(gather, stmt);
+    } else if (via_is(stmt, VIA_MATRIX) && matrix_copy_of(context->target, stmt, &matrices)) {
+        gather_matrix_copy(gather, stmt, &matrices);
     } else if (tile_loop_of(context->arena, stmt, &loop)) {
         gather_loop(gather, stmt, &loop);
     }

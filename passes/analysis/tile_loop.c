@@ -6,8 +6,7 @@
 
 // ---- regions as elements ----
 
-// The operand's dim that corresponds to the buffer's kept dim `kept`.
-static int operand_dim(const Region *region, int kept) {
+int operand_dim(const Region *region, int kept) {
     int rank = region_rank(region);
     return region->transposed && rank >= 2 && kept >= rank - 2 ? 2 * rank - 3 - kept : kept;
 }

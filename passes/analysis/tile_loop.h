@@ -16,7 +16,8 @@ typedef struct TileLoop {
 
 // False if `stmt` is none of these, or a parallel loop with an extent that is not constant.
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
-const Layout *stmt_layout(const Stmt *stmt);   // its @map; NULL: none
+const Layout *stmt_layout(const Stmt *stmt);       // its @map; NULL: none
+int operand_dim(const Region *region, int kept);   // the operand's dim that is the buffer's kept dim `kept`
 // Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
 Expr **region_indices(Arena *arena, const Region *region, Expr *const *at);
 

@@ -6,7 +6,7 @@ const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
 }
 
 bool moves_by_warps(const Stmt *stmt) {
-    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE);
+    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE) || via_is(stmt, VIA_MATRIX);
 }
 
 bool starts_copy(const Stmt *stmt) {

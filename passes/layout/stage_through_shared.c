@@ -6,6 +6,7 @@
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
 //     scan across warps                         scan_sum(v, w, axis = 0, scratch = s)
 //     either from or to shared memory           fragment f; copy(s, f); reduce_sum(f, ...)
+//     copy(s, f), copy(f, s)                    @via(matrix), where ldmatrix or stmatrix move more at once
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors per thread
 //     let x = atomic_add(n[0], 1) of a CTA      shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: added once
 //
@@ -289,6 +290,21 @@ static bool mark_epilogue_subtile(Arena *arena, const Block *body) {
     return changed;
 }
 
+// ---- matrix instructions ----
+
+// One instruction moves more of the fragment than the vectors of a thread.
+static bool mark_matrix_copies(PassContext *context, Func *kernel) {
+    bool changed = false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        MatrixCopy matrices;
+        if (moves_by_warps(stmt) || !matrix_copy_of(context->target, stmt, &matrices)) continue;
+        if (matrices.word * matrices.matrices <= attr_int(stmt->attrs, ATTR_VECTOR, 1)) continue;
+        via_set(context->arena, stmt, VIA_MATRIX);
+        changed = true;
+    }
+    return changed;
+}
+
 // ---- the pass ----
 
 static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
@@ -325,5 +341,6 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
         if (m.changed) keep_analyses(context->analyses, 0), pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == errors);
+    any |= mark_matrix_copies(context, kernel);
     return mark_epilogue_subtile(context->arena, &kernel->body) || any;
 }

@@ -10,6 +10,7 @@
 //     lower_gemm*.c         ... gemm by mma or FMA; loops that load fragments a step ahead
 //     lower_hopper.c        ... TMA copies and stores, gemm by wgmma
 //     lower_transpose.c     ... transposes of bytes in shared memory
+//     lower_matrix.c        ... copies by ldmatrix and stmatrix
 //     lower_convert.c       ... conversions of fragments within warps
 //     lower_reduce.c, lower_scan.c   ... reductions and scans
 //     vectorize.c           vectorize: wide accesses
@@ -72,6 +73,25 @@ void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer,
 bool matrix_load_possible(const Target *target, const Stmt *gemm, int operand);
 // Otherwise: values of the instruction's layout that are consecutive along k in memory, read in one access.
 int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout);
+
+// ---- copies between shared memory and a fragment by ldmatrix and stmatrix (lower_matrix.c) ----
+enum { MATRIX_WORD = 4, MATRIX_MOST = 4 };   // bytes of a lane's part of a matrix; matrices of an instruction
+typedef struct MatrixRest {
+    int64_t extent, weight;   // instructions; values from one to the next
+} MatrixRest;
+typedef struct MatrixCopy {
+    bool load, trans, swaps;   // swaps: a transpose
+    int word, matrices;        // elements of a word; matrices of an instruction: 1, 2, 4
+    int rest;
+    int64_t within[2], weight[2];   // what a bit of the element, of the matrix adds to the value number
+    MatrixRest rests[LAYOUT_MAX_MODES];
+    const Region *tile, *fragment;
+} MatrixCopy;
+bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out);   // false: the layouts do not fit
+// Coordinates in the tile of the row that a lane gives; `warp` is the number of its first thread, `value` that of the
+// instruction's first value.
+void matrix_copy_row(Arena *arena, const Facts *facts, const MatrixCopy *copy, Expr *warp, Expr *lane, Expr *value,
+                     Expr **at);
 
 // ---- lowering ----
 typedef struct Lower {
@@ -146,7 +166,8 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldma
 // The lane's address operand, relative to the warp's corner: row k of S (`load`, for ldmatrix) or row d of T (for
 // stmatrix); the other result is the position in the row. T's layout (NULL: not known yet) gives the order of k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
-void lower_conversion(Lower *lower, const Stmt *copy, Block *out);   // @via(shuffle)
-Type conversion_type(const Buf *from, const Buf *to);                // in which elements of a conversion travel
+void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out);   // @via(matrix)
+void lower_conversion(Lower *lower, const Stmt *copy, Block *out);                            // @via(shuffle)
+Type conversion_type(const Buf *from, const Buf *to);   // in which elements of a conversion travel
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);
 bool lower_scan(Lower *lower, Stmt *stmt, Block *out);   // false: the layout's digits along the axis have gaps

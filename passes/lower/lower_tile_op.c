@@ -179,6 +179,11 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_conversion(lower, stmt, out);
         return;
     }
+    MatrixCopy matrices;
+    if (via_is(stmt, VIA_MATRIX) && matrix_copy_of(lower->target, stmt, &matrices)) {
+        lower_matrix_copy(lower, stmt, &matrices, out);
+        return;
+    }
     if (tile_loop_of(lower->arena, stmt, &loop)) {
         lower_loop(lower, stmt, &loop, 0, 0, out);
         return;

@@ -71,11 +71,10 @@ static BoxDim swept_dim(Arena *arena, const TileLoop *loop, const Map *locals, E
 }
 
 static void loop_accesses(Arena *arena, Stmt *stmt, const TileLoop *loop, MemAccessVec *out) {
-    const Layout *map = stmt_layout(stmt);
+    const Layout *map = moves_by_warps(stmt) ? NULL : stmt_layout(stmt);   // a row is another thread's
     const Map *locals = locals_of(arena, &loop->body);
     TileAccessVec accesses = {0};
-    bool first_replica =
-        !starts_copy(stmt) && !via_is(stmt, VIA_LDMATRIX);   // lowering guards all of it (lower_loop.c)
+    bool first_replica = !starts_copy(stmt) && !moves_by_warps(stmt);   // lowering guards all of it (lower_loop.c)
     tile_accesses(arena, loop, &accesses);
     VEC_EACH (const TileAccess, tile, &accesses) first_replica &= !tile->is_store || tile->buf->scope != SCOPE_FRAGMENT;
     VEC_EACH (const TileAccess, tile, &accesses) {

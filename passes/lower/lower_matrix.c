@@ -1,0 +1,205 @@
+// Copies between shared memory and a fragment by ldmatrix and stmatrix (@via(matrix)).
+//
+// A matrix has 8 rows of 16 bytes; lane l holds 4 bytes of row l / 4. So it fits a fragment where these bits of its
+// layout lie along a row in memory (w: elements of a word of 4 bytes):
+//
+//     plain         values 1 .. w / 2: steps 1 .. w / 2;  lanes 1, 2: steps w, 2 w;      rows: lanes 4, 8, 16
+//     transposed    (16 bits) lanes 4, 8, 16: steps 1, 2, 4;                             rows: one value bit, lanes 1, 2
+//
+// Whatever else the layout has makes other matrices, whose rows begin at multiples of 16 bytes: two further bits of values
+// those of one instruction (x4), all others instructions of their own. Lane a gives the address of row a % 8 of matrix
+// a / 8: that of the element which the layout has at the row's bits.
+//
+//     accumulator of mma, bf16: ((4,8),(2,2)):((2@1,1@0),(1@1,8@0))      rows are lanes 4, 8, 16; value 2 is another matrix
+#include "ir/build.h"
+#include "layout/distribution.h"
+#include "passes/analysis/util.h"
+#include "passes/lower/lower.h"
+
+enum { LANE_BITS = 5, ALONG_LANES = 2, ROW_BITS = 3 };
+
+// A digit of the layout: a bit of the lane or of the values, or a digit of values that is no bit.
+typedef struct Step {
+    int64_t extent, stride, weight;   // weight: of the value number
+    int out;
+} Step;
+
+typedef struct Steps {
+    int count;
+    Step items[4 * LAYOUT_MAX_MODES];
+} Steps;
+
+static void add_digit(Steps *steps, const LayoutMode *mode, int64_t weight) {
+    int64_t two = mode->extent & -mode->extent;
+    for (int64_t bit = 1; bit < two; bit *= 2)
+        steps->items[steps->count++] = (Step){2, mode->stride * bit, weight * bit, mode->out};
+    if (two < mode->extent)
+        steps->items[steps->count++] = (Step){mode->extent / two, mode->stride * two, weight * two, mode->out};
+}
+
+static Steps steps_of(const LayoutInput *input) {
+    Steps steps = {0};
+    int64_t weight = 1;
+    for (int i = 0; i < input->count && steps.count + 8 < COUNT_OF(steps.items); i++) {
+        add_digit(&steps, &input->modes[i], weight);
+        weight *= input->modes[i].extent;
+    }
+    return steps;
+}
+
+// ---- does it fit? ----
+
+static bool lies_along(const Step *step, int fast, int64_t stride) {
+    return step->extent == 2 && step->out == fast && step->stride == stride;
+}
+
+static bool starts_row(const Step *step, int fast, int64_t row) {
+    return step->stride != 0 && (step->out != fast || step->stride % row == 0);
+}
+
+// Removes the value bit that lies along the row with this stride (0: the first that makes rows); -1: there is none.
+static int64_t take_value(Steps *values, int fast, int64_t stride, int64_t row) {
+    for (int i = 0; i < values->count; i++) {
+        const Step *step = &values->items[i];
+        bool fits = stride ? lies_along(step, fast, stride) : step->extent == 2 && starts_row(step, fast, row);
+        if (!fits) continue;
+        int64_t weight = step->weight;
+        for (int j = i; j + 1 < values->count; j++) values->items[j] = values->items[j + 1];
+        values->count--;
+        return weight;
+    }
+    return -1;
+}
+
+static bool lanes_fit(const Steps *threads, int fast, int64_t word, bool trans) {
+    int64_t row = word << ALONG_LANES;
+    if (threads->count < LANE_BITS) return false;
+    for (int i = 0; i < threads->count; i++) {
+        const Step *step = &threads->items[i];
+        bool lane = i < LANE_BITS, along = trans ? i >= ALONG_LANES : i < ALONG_LANES;
+        int64_t stride = trans ? (int64_t)1 << (i - ALONG_LANES) : word << i;
+        bool fits = !lane ? step->stride == 0 || starts_row(step, fast, row)
+                          : step->extent == 2 && (along ? lies_along(step, fast, stride) : starts_row(step, fast, row));
+        if (!fits) return false;
+    }
+    return true;
+}
+
+static bool match_matrices(const Layout *layout, int fast, int bytes, bool trans, MatrixCopy *out) {
+    int64_t word = MATRIX_WORD / bytes, row = word << ALONG_LANES;
+    Steps threads = steps_of(&layout->in[TV_THREAD]), values = steps_of(&layout->in[TV_VALUE]);
+    if ((trans && word != 2) || !lanes_fit(&threads, fast, word, trans)) return false;
+    *out = (MatrixCopy){.trans = trans, .word = (int)word, .matrices = 1};
+    for (int64_t step = 1; step < word; step *= 2) {
+        int64_t weight = take_value(&values, fast, trans ? 0 : step, row);
+        if (weight < 0) return false;
+        out->within[log2_exact(step)] = weight;
+    }
+    for (int64_t weight; out->matrices < MATRIX_MOST && (weight = take_value(&values, fast, 0, row)) > 0;
+         out->matrices *= 2)
+        out->weight[log2_exact(out->matrices)] = weight;
+    for (int i = 0; i < values.count; i++) {
+        if (!starts_row(&values.items[i], fast, row) || out->rest == COUNT_OF(out->rests)) return false;
+        out->rests[out->rest++] = (MatrixRest){values.items[i].extent, values.items[i].weight};
+    }
+    return true;
+}
+
+static bool is_constant_tile(const Region *region) {
+    int64_t extent;
+    for (int d = 0; d < region->count; d++)
+        if (region->dims[d].extent && !(expr_const(region->dims[d].extent, &extent) && extent == region->dims[d].tile))
+            return false;
+    return true;
+}
+
+static bool keeps_rows(const Region *region, int64_t row) {
+    const RegionDim *last = &region->dims[region->count - 1];
+    const Layout *layout = region->buf->layout;
+    bool begins = last->extent && multiple_of(NULL, last->start) % row == 0;
+    return begins && is_constant_tile(region) && (!layout || layout_keeps_runs(layout, row));
+}
+
+bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
+    CopyOp copy;
+    TransposeOp transpose = {0};
+    bool swaps = match_transpose(stmt, &transpose);
+    if (!swaps && (!match_copy(stmt, &copy) || stmt->call.is_async)) return false;
+    const Region *src = swaps ? transpose.src : copy.src, *dst = swaps ? transpose.dst : copy.dst;
+    bool load = dst->buf->scope == SCOPE_FRAGMENT;
+    const Region *tile = load ? src : dst, *fragment = load ? dst : src;
+    if (tile->buf->scope != SCOPE_SHARED || fragment->buf->scope != SCOPE_FRAGMENT) return false;
+    const Layout *layout = fragment->buf->layout;
+    int bytes = type_bytes(tile->buf->type);
+    if (!target_has(target, load ? FEATURE_LDMATRIX : FEATURE_STMATRIX) || !layout || layout->bits) return false;
+    if (tile->buf->type == TYPE_BOOL || bytes > MATRIX_WORD || fragment->buf->rank != 2 || region_rank(tile) != 2)
+        return false;
+    if (!region_is_whole(fragment) || fragment->transposed || (!load && tv_replicas(layout) > 1)) return false;
+    for (int d = 0; d < 2; d++)
+        if (layout->out_shape[d] != buf_extent(fragment->buf, d)) return false;
+    int last = operand_dim(tile, 1), fast = swaps ? 1 - last : last;
+    if (!keeps_rows(tile, matrix_facts.row_bytes / bytes)) return false;
+    if (!match_matrices(layout, fast, bytes, false, out) && !match_matrices(layout, fast, bytes, true, out))
+        return false;
+    out->load = load, out->swaps = swaps, out->tile = tile, out->fragment = fragment;
+    return true;
+}
+
+// ---- addresses ----
+
+// The fragment's element whose place in memory lane `lane` gives, of the instruction whose values begin at `value`.
+void matrix_copy_row(Arena *arena, const Facts *facts, const MatrixCopy *copy, Expr *warp, Expr *lane, Expr *value,
+                     Expr **at) {
+    Expr *row = e_rem(arena, lane, matrix_facts.rows), *matrix = e_over(arena, lane, matrix_facts.rows);
+    Expr *thread = copy->trans ? e_over(arena, row, copy->word) : e_times(arena, row, 1 << ALONG_LANES);
+    if (copy->trans) value = e_add(arena, value, e_times(arena, e_rem(arena, row, copy->word), copy->within[0]));
+    for (int b = 0; 1 << b < copy->matrices; b++) {
+        Expr *bit = e_rem(arena, e_over(arena, matrix, 1 << b), 2);
+        value = e_add(arena, value, e_times(arena, bit, copy->weight[b]));
+    }
+    Expr *in[] = {e_add(arena, warp, thread), value}, *place[LAYOUT_MAX_RANK];
+    layout_forward(arena, facts, copy->fragment->buf->layout, in, place);
+    at[0] = place[copy->swaps ? 1 : 0];
+    at[1] = place[copy->swaps ? 0 : 1];
+}
+
+// ---- lowering ----
+
+// Value number of element e of an instruction's words: within its word, then the matrix.
+static Expr *value_of(Arena *arena, const MatrixCopy *copy, Expr *e) {
+    Expr *value = e_int(arena, 0);
+    int bits = log2_exact(copy->word);
+    for (int b = 0; 1 << b < copy->word * copy->matrices; b++) {
+        int64_t weight = b < bits ? copy->within[b] : copy->weight[b - bits];
+        value = e_add(arena, value, e_times(arena, e_rem(arena, e_over(arena, e, 1 << b), 2), weight));
+    }
+    return value;
+}
+
+void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out) {
+    Arena *arena = lower->arena;
+    int mark = facts_mark(lower->facts), elements = copy->word * copy->matrices;
+    Expr *first = e_int(arena, 0), *index, *e, *at[2];
+    for (int i = 0; i < copy->rest; i++) {
+        out = lower_counted(lower, LOOP_UNROLL, "r", 0, copy->rests[i].extent, stmt->loc, &index, out);
+        first = e_add(arena, first, e_times(arena, index, copy->rests[i].weight));
+    }
+    if (!copy->rest) out = block_nested(arena, out, stmt->loc);
+    int64_t lanes = lower->target->warp_lanes, given = (int64_t)matrix_facts.rows * copy->matrices;
+    Expr *warp = e_times(arena, e_over(arena, lower_thread(lower), lanes), lanes);
+    Expr *lane = e_rem(arena, lower_thread(lower), given);
+    matrix_copy_row(arena, lower->facts, copy, warp, lane, first, at);
+    Region *tile = (Region *)copy->tile;
+    Arg place = arg_region(lower_place(lower, tile->buf, tile->count, region_indices(arena, tile, at)));
+    Buf *local = lower_local(lower, copy->fragment->buf);
+    Buf *words = block_local(arena, out, "words", tile->buf->type, elements, stmt->loc);
+    Arg registers = arg_element(arena, words, e_int(arena, 0)), count = arg_int(arena, copy->matrices),
+        trans = arg_value(e_bool(arena, copy->trans));
+    if (copy->load) BLOCK_CALL(arena, out, stmt->loc, OP_LDMATRIX, registers, place, count, trans);
+    Block *body = lower_counted(lower, LOOP_UNROLL, "e", 0, elements, stmt->loc, &e, out);
+    Expr *slot = e_add(arena, first, value_of(arena, copy, e));
+    if (copy->load) block_store1(arena, body, local, slot, e_cast(arena, local->type, e_load1(arena, words, e)));
+    else block_store1(arena, body, words, e, e_cast(arena, words->type, e_load1(arena, local, slot)));
+    if (!copy->load) BLOCK_CALL(arena, out, stmt->loc, OP_STMATRIX, place, registers, count, trans);
+    facts_release(lower->facts, mark);
+}
