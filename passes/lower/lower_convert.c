@@ -119,12 +119,12 @@ static Buf *exchange(const Convert *c, Buf *words) {
         base = lower_named(c->lower, "from", base, c->loc, c->out);
     }
     Buf *got = array(c, "got", c->word, plan->rounds);
-    for (int part = 0; part < 2; part++) {
-        int64_t begin = part ? local : 0, end = part ? (int64_t)1 << plan->rounds : local;
+    for (int piece = 0; piece < 2; piece++) {
+        int64_t begin = piece ? local : 0, end = piece ? (int64_t)1 << plan->rounds : local;
         if (begin == end) continue;
         Block *body = unrolled(c, "i", begin, end, &i);
         Expr *value = e_load1(arena, words, image_of(arena, i, plan->sent, plan->rounds, NULL));
-        block_store1(arena, body, got, i, part ? shuffled(c, value, i, base) : value);
+        block_store1(arena, body, got, i, piece ? shuffled(c, value, i, base) : value);
     }
     return got;
 }

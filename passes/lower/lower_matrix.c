@@ -76,10 +76,11 @@ static bool lanes_fit(const Steps *threads, int fast, int64_t word, bool trans) 
     if (threads->count < LANE_BITS) return false;
     for (int i = 0; i < threads->count; i++) {
         const Step *step = &threads->items[i];
-        bool lane = i < LANE_BITS, along = trans ? i >= ALONG_LANES : i < ALONG_LANES;
-        int64_t stride = trans ? (int64_t)1 << (i - ALONG_LANES) : word << i;
-        bool fits = !lane ? step->stride == 0 || starts_row(step, fast, row)
-                          : step->extent == 2 && (along ? lies_along(step, fast, stride) : starts_row(step, fast, row));
+        bool lane = i < LANE_BITS, along = lane && (trans ? i >= ALONG_LANES : i < ALONG_LANES);
+        int64_t stride = !along ? 0 : trans ? (int64_t)1 << (i - ALONG_LANES) : word << i;
+        bool fits = along  ? lies_along(step, fast, stride)
+                    : lane ? step->extent == 2 && starts_row(step, fast, row)
+                           : step->stride == 0 || starts_row(step, fast, row);
         if (!fits) return false;
     }
     return true;

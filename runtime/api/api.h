@@ -61,7 +61,7 @@ TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **
 _Noreturn void failure_hand_on(const Failure *from, Failure *to);
 
 // Creates an artefact that owns copies of its inputs. `*out` is set at once: a failure of the job leaves by another point
-// than one of the artefact, so whoever runs the job frees it.
+// than one of the artefact, so the caller that runs the job frees it.
 TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
                           TilecArtefact **out);
 
