@@ -92,9 +92,9 @@ CalcValue f_distribute(Calc *c, const CalcValue *v, int count) {
         layout_refuse(c->cx, "the layout of the threads does not number them from 0");
     if (c->cx->failed) return v[0];
     Tuple shape = mode_sizes(c->cx, threads), at = cute_idx2crd(c->cx, shape, tuple_int(cute_at(number, thread)));
-    CalcValue parts = f_zipped_divide(c, (CalcValue[]){v[0], of_tuple(shape)}, 2);
+    CalcValue pieces = f_zipped_divide(c, (CalcValue[]){v[0], of_tuple(shape)}, 2);
     if (c->cx->failed) return v[0];
-    return sliced(c, parts.layout, zipped_at(c, parts.layout.layout, at, false));
+    return sliced(c, pieces.layout, zipped_at(c, pieces.layout.layout, at, false));
 }
 
 // ---- other element types ----

@@ -297,20 +297,20 @@ static const char *const tiles[] = {"(16,32):(32,1)",
                                     "(16,32):(96,3)"};
 enum { PLACES = 4096 };
 
-// The tiles, and the parts of the threads, are each place of the whole once.
+// The tiles, and the pieces of the threads, are each place of the whole once.
 static void tiles_and_parts_are_the_whole(void **state) {
     for (size_t t = 0; t < sizeof tiles / sizeof tiles[0]; t++) {
-        int whole[PLACES] = {0}, tiled[PLACES] = {0}, parts[PLACES] = {0}, vectors[PLACES] = {0};
+        int whole[PLACES] = {0}, tiled[PLACES] = {0}, pieces[PLACES] = {0}, vectors[PLACES] = {0};
         count_places(state, tiles[t], whole, PLACES);
         for (int i = 0; i < 4; i++)
             for (int j = 0; j < 4; j++)
                 count_places(state, arena_printf(*state, "tile(%s, (4,8), (%d,%d))", tiles[t], i, j), tiled, PLACES);
         for (int thread = 0; thread < 32; thread++)
-            count_places(state, arena_printf(*state, "distribute(%s, row_major((8,4)), %d)", tiles[t], thread), parts,
+            count_places(state, arena_printf(*state, "distribute(%s, row_major((8,4)), %d)", tiles[t], thread), pieces,
                          PLACES);
         count_places(state, arena_printf(*state, "vectorize(%s, (2,4))", tiles[t]), vectors, PLACES);
         assert_memory_equal(whole, tiled, sizeof whole);
-        assert_memory_equal(whole, parts, sizeof whole);
+        assert_memory_equal(whole, pieces, sizeof whole);
         assert_memory_equal(whole, vectors, sizeof whole);
     }
 }
@@ -319,13 +319,13 @@ static void tiles_and_parts_are_the_whole(void **state) {
 static void element_types_share_their_memory(void **state) {
     for (size_t t = 0; t + 1 < sizeof tiles / sizeof tiles[0]; t++)   // not (96,3): 3 and 2 do not divide one another
         for (int n = 2; n <= 4; n *= 2) {
-            int narrow[PLACES] = {0}, wide[PLACES] = {0}, parts[PLACES] = {0};
+            int narrow[PLACES] = {0}, wide[PLACES] = {0}, pieces[PLACES] = {0};
             count_places(state, tiles[t], narrow, PLACES);
             count_places(state, arena_printf(*state, "upcast(%s, %d)", tiles[t], n), wide, PLACES / n);
-            count_places(state, arena_printf(*state, "downcast(upcast(%s, %d), %d)", tiles[t], n, n), parts, PLACES);
+            count_places(state, arena_printf(*state, "downcast(upcast(%s, %d), %d)", tiles[t], n, n), pieces, PLACES);
             for (int at = 0; at < PLACES; at++) {
                 if (narrow[at]) assert_int_equal(wide[at / n], 1);
-                assert_int_equal(parts[at], wide[at / n]);
+                assert_int_equal(pieces[at], wide[at / n]);
             }
         }
 }
