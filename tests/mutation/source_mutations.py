@@ -145,7 +145,7 @@ MUTATIONS = [
      "fill(acc, 0); copy(acc, C[bm * BM, bn * BN]);"),
     ("gemm_residual", "last k step skipped", "k in ceildiv(K, BK)", "k in ceildiv(K, BK) - 1"),
     ("gemm_residual", "bias dropped", "bias[bn * BN + j] + R[", "R["),
-    ("gemm_residual", "residual of another tile", "R[bm * BM + i, bn * BN + j]", "R[i, bn * BN + j]"),
+    ("gemm_residual", "residual halved", "R[bm * BM + i, bn * BN + j]", "0.5 * R[bm * BM + i, bn * BN + j]"),
     ("gemm_split_k", "output is zero", "copy(sum, C[m, b * BLOCK]);", "fill(sum, 0); copy(sum, C[m, b * BLOCK]);"),
     ("gemm_split_k", "last k step skipped", "ceildiv(ceildiv(K, BK), S);", "ceildiv(ceildiv(K, BK), S) - 1;"),
     ("gemm_split_k", "last k step of the sums skipped", "ceildiv(ceildiv(K, BK), splits);", "ceildiv(ceildiv(K, BK), splits) - 1;"),
