@@ -1,11 +1,11 @@
 # One static library tilec_<folder> per source folder, subfolders included. A folder without sources (yet) is an interface library, so that
 # a partial tree configures. `tilec_sources(<folder> <extra sources>...)` is what a folder's own CMakeLists.txt calls.
 function(tilec_sources folder)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.c)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
   list(APPEND sources ${ARGN})
   if(sources)
     add_library(tilec_${folder} STATIC ${sources})
-    target_include_directories(tilec_${folder} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+    target_include_directories(tilec_${folder} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(tilec_${folder} PUBLIC m)
   else()
     add_library(tilec_${folder} INTERFACE)
@@ -14,7 +14,7 @@ endfunction()
 
 # Adds a folder and links it to those that it may use. Order matters: TILEC_FOLDERS lists users before used.
 macro(tilec_folder folder)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/${folder}/CMakeLists.txt)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${folder}/CMakeLists.txt)
     add_subdirectory(${folder})
   endif()
   if(NOT TARGET tilec_${folder})

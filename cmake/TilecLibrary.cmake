@@ -16,8 +16,8 @@ foreach(folder ${TILEC_FOLDERS})
   endif()
 endforeach()
 
-set(object ${CMAKE_BINARY_DIR}/libtilec.o)
-set(archive ${CMAKE_BINARY_DIR}/libtilec.a)
+set(object ${PROJECT_BINARY_DIR}/libtilec.o)
+set(archive ${PROJECT_BINARY_DIR}/libtilec.a)
 add_custom_command(
   OUTPUT ${object} ${archive}
   COMMAND ${CMAKE_LINKER} -r -o ${object} -u tilec_version -u tilec_compile -u tilec_launch ${archives}
@@ -33,12 +33,14 @@ set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED 
 add_library(tilec_shared SHARED ${object})
 add_dependencies(tilec_shared tilec_static)
 target_link_libraries(tilec_shared PRIVATE m ${CMAKE_DL_LIBS})
-target_link_options(tilec_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libtilec.map)
+target_link_options(tilec_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libtilec.map)
+target_include_directories(tilec_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+add_library(Tilec::tilec ALIAS tilec_shared)   # the name of the package, for add_subdirectory and FetchContent
 set_target_properties(tilec_shared PROPERTIES
   OUTPUT_NAME tilec
   LINKER_LANGUAGE C
-  LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/libtilec.map
-  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
+  LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libtilec.map
+  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
   VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR})
 
@@ -61,6 +63,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tilec)
 configure_package_config_file(cmake/TilecConfig.cmake.in TilecConfig.cmake INSTALL_DESTINATION ${package_dir}
                               PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+file(RELATIVE_PATH TILEC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})   # multiarch: three up
 configure_file(cmake/tilec.pc.in tilec.pc @ONLY)
 
 install(TARGETS tilec_shared)

@@ -11,7 +11,7 @@ if(TILEC_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
 add_compile_definitions(_GNU_SOURCE TILEC_VERSION="${PROJECT_VERSION}")
-add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${CMAKE_BINARY_DIR}/=)   # no machine paths in what is built
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${PROJECT_BINARY_DIR}/=)   # no machine paths in what is built
 # a * b + c is contracted by a pass of tilec, never behind its back: emulator and constant folding must agree.
 add_compile_options(-ffp-contract=off)
 # Leaving through a failure point clobbers registers only; the warning cannot see that arenas hold all state.
@@ -29,7 +29,7 @@ if(TILEC_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 if(TILEC_COVERAGE)   # %c: the counters are a file in memory, so that a process that is killed keeps what it counted
-  add_compile_options(-fprofile-instr-generate=${CMAKE_BINARY_DIR}/counts/%c%m.profraw -fcoverage-mapping
+  add_compile_options(-fprofile-instr-generate=${PROJECT_BINARY_DIR}/counts/%c%m.profraw -fcoverage-mapping
                       -mllvm -runtime-counter-relocation)
   add_link_options(-fprofile-instr-generate)
 endif()

@@ -29,11 +29,15 @@ static size_t line_length(const char *line) {
     return end ? (size_t)(end - line) + 1 : strlen(line);
 }
 
+// ptxas copies a file's time and size into the line table, and asks the file system for what the directive leaves out:
+// two builds of one source would differ.
+static const char stamp[] = ", 1, 1";
+
 static int file_number(Merge *merge, char *path) {
     for (int i = 0; i < merge->files.count; i++)
         if (strcmp(merge->files.items[i], path) == 0) return i + 1;
     vec_push(merge->arena, &merge->files, path);
-    sb_printf(&merge->directives, "\t.file\t%d %s\n", merge->files.count, path);
+    sb_printf(&merge->directives, "\t.file\t%d %s%s\n", merge->files.count, path, stamp);
     return merge->files.count;
 }
 
@@ -92,7 +96,6 @@ static void add_text(Merge *merge, const char *text, bool first) {
 }
 
 const char *merge_ptx(Arena *arena, int count, const Unit *units) {
-    if (count == 1) return units[0].ptx;
     Merge merge = {.arena = arena, .outside = strmap_new(arena)};
     sb_init(&merge.body, arena);
     sb_init(&merge.directives, arena);

@@ -269,6 +269,7 @@ bool assemble(Arena *arena, Failure *failure, DiagSink *sink, const char *ptx, c
     if (best.status == UNAVAILABLE && diag_errors(sink) == errors) diag(sink, (Span){0}, T_NO_PTXAS);
     if (best.status == REFUSED) report_refusal(assembly);
     if (best.status != ASSEMBLED) return false;
+    if (!assembler_path(arena, options)) diag(sink, (Span){0}, T_OTHER_ASSEMBLER, assembly->assembler);
     out->data = assembly->data;
     out->size = assembly->size;
     read_assembler_log(assembly, out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,6 +105,16 @@ bool file_can_write(Arena *arena, DiagSink *sink, const char *path) {
     if (fd < 0) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
     else close(fd), unlink(temporary);
     return fd >= 0;
+}
+
+int folder_lock(Arena *arena, const char *path) {
+    int fd = open(path_beside(arena, path, "."), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        close(fd);
+        fd = -1;
+    }
+    return fd;
 }
 
 bool folder_make(DiagSink *sink, const char *path) {

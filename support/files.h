@@ -22,6 +22,9 @@ bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, Fi
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);
 // Whether file_write can write to `path`: a check before long work. False: reported.
 bool file_can_write(Arena *arena, DiagSink *sink, const char *path);
+// Waits for the lock of the folder that `path` lies in, and takes it; closing the result gives it back, and so does the
+// end of the process. -1: there is no such lock there (some network file systems).
+int folder_lock(Arena *arena, const char *path);
 // Creates a folder unless it exists. False: reported.
 bool folder_make(DiagSink *sink, const char *path);
 

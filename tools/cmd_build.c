@@ -125,7 +125,7 @@ static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin
               plan->producer, plan->target, c, c);
     for (int i = 0; i < plan->entries.count; i++) comment_entry(&plan->entries.items[i], out);
     sb_printf(out, "#pragma once\n#include <stddef.h>\n\nstatic const size_t %s_cubin_size = %zu;\n", c, size);
-    sb_printf(out, "static const _Alignas(16) unsigned char %s_cubin[%zu] = {", c, size);
+    sb_printf(out, "static const unsigned char %s_cubin[%zu] __attribute__((aligned(16))) = {", c, size);
     for (size_t i = 0; i < size; i++) sb_printf(out, "%s%u,", i % 24 == 0 ? "\n    " : "", cubin[i]);
     sb_str(out, "\n};\n");
 }

@@ -145,7 +145,7 @@ static void add_fixed(const Tuning *t, RecordValues *tuned) {
 }
 
 // Keeps entries of other kernels and shapes; drops stale entries of this kernel.
-static bool write_record(Tuning *t, const Results *best) {
+static bool merge_record(Tuning *t, const Results *best) {
     Tool *tool = t->tool;
     Subject *s = &t->subject;
     Record old;
@@ -172,6 +172,14 @@ static bool write_record(Tuning *t, const Results *best) {
     if (!tool_write(tool, t->record, &text)) return false;
     sb_printf(&now, "written to %s\n", t->record);
     return tool_write(tool, "-", &now);
+}
+
+// Nobody else writes a record between our reading and writing.
+static bool write_record(Tuning *t, const Results *best) {
+    int lock = folder_lock(t->tool->arena, t->record);
+    bool ok = merge_record(t, best);
+    if (lock >= 0) close(lock);
+    return ok;
 }
 
 // ---- the command ----

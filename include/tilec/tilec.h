@@ -136,7 +136,14 @@ typedef struct TilecCompileOptions {
 
 // The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
 #ifdef __cplusplus
-#define TILEC_INIT(Type) (Type{sizeof(Type)})
+extern "C++" {
+template <class Type> inline Type tilec_init() {
+    Type initial = Type();
+    initial.size = sizeof(Type);
+    return initial;
+}
+}
+#define TILEC_INIT(Type) (tilec_init<Type>())
 #else
 #define TILEC_INIT(Type)                                                                                               \
     { .size = sizeof(Type) }

@@ -4,7 +4,7 @@ add_custom_target(fuzzers)
 
 function(tilec_fuzzer name)
   add_executable(${name} ${fuzz_folder}/${name}.c ${fuzz_folder}/input.c ${fuzz_folder}/launches.c ${ARGN})
-  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${name} PRIVATE tilec_runtime)
   add_dependencies(fuzzers ${name} fake_cuda)
 endfunction()

@@ -43,6 +43,8 @@ ptxas = shutil.which("ptxas", path=os.pathsep.join([config.environment["PATH"], 
 if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
+config.substitutions.append(("%cc", config.c_compiler))
+config.substitutions.append(("%cxx", config.cxx_compiler))
 config.substitutions.append(("%bin", config.tilec_binary_dir))
 if config.sanitized:
     config.available_features.add("sanitized")   # slower, and limits on memory do not work

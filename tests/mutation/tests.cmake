@@ -2,8 +2,8 @@
 # than a thousand runs of the emulator: all of them one example or one case at a time, and a sample that another seed makes another one.
 if(TARGET tilec)
   set(sync_driver ${CMAKE_CURRENT_LIST_DIR}/sync_mutations.py)
-  set(sync ${Python3_EXECUTABLE} ${sync_driver} $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR})
-  set(source ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/source_mutations.py $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples)
+  set(sync ${Python3_EXECUTABLE} ${sync_driver} $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR})
+  set(source ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/source_mutations.py $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}/examples)
   add_test(NAME source_mutations_sample COMMAND ${source} -j 1 --sample 1)
   add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 1)
   tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
@@ -12,7 +12,7 @@ if(TARGET tilec)
   add_test(NAME random_mutations_sample COMMAND ${random} --seed 7 --count 7)
   add_test(NAME random_mutations COMMAND ${random} --count 40)
   set_tests_properties(random_mutations_sample random_mutations PROPERTIES TIMEOUT 1800
-    REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${CMAKE_SOURCE_DIR}/tests/random;${CMAKE_SOURCE_DIR}/tests/oracle")
+    REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/random;${PROJECT_SOURCE_DIR}/tests/oracle")
   tilec_tier("release:1" random_mutations_sample)
   tilec_tier("release:2;seeded" random_mutations)
 

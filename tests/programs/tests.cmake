@@ -10,5 +10,5 @@ if(TARGET tilec)
   endforeach()
 endif()
 
-add_test(NAME program_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/coverage.py ${CMAKE_SOURCE_DIR})
+add_test(NAME program_coverage COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/coverage.py ${PROJECT_SOURCE_DIR})
 tilec_tier("release:0" program_coverage)

@@ -1,19 +1,19 @@
 # Two hundred random shapes; README of tests/gpu says how the same list runs on a device.
 if(TARGET tilec)
   add_test(NAME random_shapes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_shapes.py test
-                                      $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/examples -j 1)
+                                      $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}/examples -j 1)
   set_tests_properties(random_shapes PROPERTIES TIMEOUT 600)
   # GEMM kernels of random types, operand orders and tiles, as they leave the passes; two hundred run on a device.
   foreach(target sm_80 sm_90a)
     add_test(NAME random_gemm_${target}
-             COMMAND bash -c "${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tests/gpu/random_gemm.py $0 25 2 && $1 test --target=${target} $0/random_gemm_0.tile"
+             COMMAND bash -c "${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/gpu/random_gemm.py $0 25 2 && $1 test --target=${target} $0/random_gemm_0.tile"
                      ${CMAKE_CURRENT_BINARY_DIR}/random_gemm_${target} $<TARGET_FILE:tilec>)
     set_tests_properties(random_gemm_${target} PROPERTIES TIMEOUT 600)
   endforeach()
   # Products by every wgmma instruction; all numbers of columns run on a device.
   add_test(NAME wgmma_shapes
            COMMAND bash -c "${Python3_EXECUTABLE} $2 $0 8 24 48 144 200 256 && ${Python3_EXECUTABLE} $2 --check $1 $0 && for f in $0/*.tile; do $1 test --target=sm_90a $f || exit 1; done"
-                   ${CMAKE_CURRENT_BINARY_DIR}/wgmma_shapes $<TARGET_FILE:tilec> ${CMAKE_SOURCE_DIR}/tests/gpu/wgmma_shapes.py)
+                   ${CMAKE_CURRENT_BINARY_DIR}/wgmma_shapes $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}/tests/gpu/wgmma_shapes.py)
   set_tests_properties(wgmma_shapes PROPERTIES TIMEOUT 600)
   # Programs over the whole language, at every stage; of another seed for each commit in tier 2.
   add_test(NAME random_programs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
@@ -23,7 +23,7 @@ if(TARGET tilec)
   add_test(NAME random_programs_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
                                              --minutes 4)
   set_tests_properties(random_programs random_programs_lanes random_programs_more PROPERTIES TIMEOUT 1800
-                       REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${CMAKE_SOURCE_DIR}/tests/oracle")
+                       REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/oracle")
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes)
   tilec_tier("release:2;seeded" random_programs_more)
 endif()
