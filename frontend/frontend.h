@@ -34,6 +34,9 @@ typedef struct ImportReader {
 Syntax *syntax_parse(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length,
                      const ImportReader *reader);
 
+// Whether `text` parses; reports what does not. Imports are not read.
+bool syntax_check(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length);
+
 typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's own choice
     const char *name;     // `gemm.BM`: the tunable of one kernel, before `BM`
     const char *value;    // text of a constant expression or a type name

@@ -117,3 +117,8 @@ Syntax *syntax_parse_nested(Arena *arena, Failure *failure, DiagSink *sink, cons
     }
     return diag_errors(sink) > before ? NULL : syntax;
 }
+
+bool syntax_check(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text, size_t length) {
+    int file = diag_add_source(sink, name, text, length);
+    return parse_text(arena, failure, sink, file, text, length, PARSE_FILE, AST_MAX_NESTING) != NULL;
+}

@@ -1,6 +1,7 @@
 #include "support/files.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,12 @@ static bool write_all(int fd, const char *data, size_t bytes) {
     return true;
 }
 
+static mode_t usual_mode(void) {
+    mode_t mask = umask(0);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes) {
     if (strcmp(path, "-") == 0) {
         bool ok = write_all(STDOUT_FILENO, data, bytes);
@@ -74,7 +81,8 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
         return ok;
     }
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced by rename
+    bool there = stat(path, &info) == 0;
+    if (there && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced by rename
         int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC);
         bool ok = fd >= 0 && write_all(fd, data, bytes);
         if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
@@ -84,9 +92,7 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
     char *temporary = arena_printf(arena, "%s.XXXXXX", path);
     int fd = mkostemp(temporary, O_CLOEXEC);
     bool ok = fd >= 0 && write_all(fd, data, bytes);
-    mode_t mask = umask(0);   // mkostemp creates private files; outputs get the usual mode
-    umask(mask);
-    ok = ok && fchmod(fd, 0666 & ~mask) == 0;
+    ok = ok && fchmod(fd, there ? info.st_mode & 07777 : usual_mode()) == 0;   // mkostemp creates private files
     int error = errno;
     if (fd >= 0 && close(fd) != 0 && ok) ok = (error = errno, false);
     if (ok && rename(temporary, path) != 0) ok = (error = errno, false);
@@ -121,6 +127,37 @@ bool folder_make(DiagSink *sink, const char *path) {
     if (mkdir(path, 0777) == 0 || errno == EEXIST) return true;
     diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
     return false;
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b) {
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static bool has_ending(const char *name, const char *ending) {
+    size_t length = strlen(name), size = strlen(ending);
+    return length > size && strcmp(name + length - size, ending) == 0;
+}
+
+static void add_entry(Arena *arena, DiagSink *sink, const FTSENT *entry, const char *ending, FileNames *out) {
+    bool failed = entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR || entry->fts_info == FTS_NS;
+    if (failed) diag(sink, NOWHERE, T_CANNOT_READ, entry->fts_path, strerror(entry->fts_errno));
+    if (entry->fts_info == FTS_F && has_ending(entry->fts_name, ending))
+        vec_push(arena, out, arena_strdup(arena, entry->fts_path));
+}
+
+bool files_named(Arena *arena, DiagSink *sink, const char *path, const char *ending, FileNames *out) {
+    struct stat info;
+    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        vec_push(arena, out, path);
+        return true;
+    }
+    int before = diag_errors(sink);
+    char *roots[] = {arena_strdup(arena, path), NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    for (FTSENT *entry; tree && (entry = fts_read(tree));) add_entry(arena, sink, entry, ending, out);
+    if (tree) fts_close(tree);
+    else diag(sink, NOWHERE, T_CANNOT_READ, path, strerror(errno));
+    return diag_errors(sink) == before;
 }
 
 char *path_stem(Arena *arena, const char *path) {

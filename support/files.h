@@ -2,6 +2,7 @@
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"
+#include "support/vec.h"
 #include <stdbool.h>
 
 // The size limit of source files; artefacts and tensors have none.
@@ -27,6 +28,11 @@ bool file_can_write(Arena *arena, DiagSink *sink, const char *path);
 int folder_lock(Arena *arena, const char *path);
 // Creates a folder unless it exists. False: reported.
 bool folder_make(DiagSink *sink, const char *path);
+
+typedef VEC(const char *) FileNames;
+// Adds `path`, or, where it is a folder, the files in it and its subfolders whose names end in `ending`, in the order of
+// their names. Links to folders are not followed. False: reported.
+bool files_named(Arena *arena, DiagSink *sink, const char *path, const char *ending, FileNames *out);
 
 // "dir/gemm.tile" -> "gemm"
 char *path_stem(Arena *arena, const char *path);

@@ -23,6 +23,7 @@ enum {   // the words of options.def's column `commands`
     OPT = 1 << COMMAND_OPT,
     REDUCE = 1 << COMMAND_REDUCE,
     DOCTOR = 1 << COMMAND_DOCTOR,
+    FMT = 1 << COMMAND_FMT,
     ALL = ~0,
 };
 

@@ -12,8 +12,9 @@
 //     pass_flags                  options for work on the compiler
 //     test_runner                 runs the tests of a file (test)
 //     bench, bench_flags          times a launch on the device (bench, tune)
+//     source, format              a text as tokens and brackets; its standard form (fmt, reduce)
 //     tune                        times all combinations of tunables (tune)
-//     reduce/                     makes a failing program small: source (tokens), edits, oracle (the command), cmd_reduce
+//     reduce/                     makes a failing program small: edits, oracle (the command), cmd_reduce
 #pragma once
 #include "runtime/compile/load_module.h"
 #include "tools/options.h"
@@ -39,6 +40,7 @@ bool command_bench(Tool *tool, int *code);
 bool command_tune(Tool *tool, int *code);
 bool command_opt(Tool *tool, int *code);
 bool command_reduce(Tool *tool, int *code);
+bool command_fmt(Tool *tool, int *code);
 bool command_passes(Tool *tool, int *code);
 bool command_targets(Tool *tool, int *code);
 bool command_layout(Tool *tool, int *code);

@@ -3,7 +3,7 @@
 // An edit knows nothing of the language but its brackets and separators, so most of them make programs that are wrong;
 // the command that is the oracle says which ones still show the failure.
 #pragma once
-#include "tools/reduce/source.h"
+#include "tools/source.h"
 
 typedef struct Change {   // tokens from..to-1 become `text`; "": they go
     int from, to;

@@ -1,4 +1,4 @@
-// A program's text as tokens and as a tree of its brackets, for `tilec reduce`.
+// A program's text as tokens and as a tree of its brackets, for `tilec reduce` and `tilec fmt`.
 //
 // The tree needs no grammar: it knows brackets, `;` and `,` only, so that it also holds what does not parse.
 //
@@ -36,11 +36,15 @@ struct SourceNode {
     VEC(SourceNode *) kids;
 };
 
+typedef enum { BLOCK_OPENS = 1, BLOCK_CLOSES = 2 } BraceMark;   // of braces around statements
+
 typedef struct SourceTree {
     Arena *arena;
     const char *text;
     int length;
     VEC(Token) tokens;
+    const int *match;   // for an opening bracket its closing one, else -1. Without a partner it is a token like others
+    const char *braces;         // BraceMark of each token
     VEC(SourceNode *) groups;   // breadth first: outer ones before inner ones
     VEC(SourceNode *) items;    // likewise
 } SourceTree;
@@ -51,6 +55,9 @@ SourceTree *source_parse(Arena *arena, const char *text, int length);
 bool token_is(const SourceTree *tree, int token, const char *text);   // false outside of the file
 bool token_same(const SourceTree *tree, int a, int b);
 char *token_text(const SourceTree *tree, int token);   // a copy
+
+// Whether white space stands between a token and the one before it. Never where two tokens would become another one.
+bool token_spaced(const SourceTree *tree, int token);
 
 // The text again: one statement a line, indented, without comments.
 void source_format(SourceTree *tree, StrBuf *out);
