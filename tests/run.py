@@ -52,6 +52,7 @@ class Step:
     declared: list = field(default_factory=list)   # REQUIRED_FILES: what it reads besides the files of its command
     cached: bool = True
     pinned: bool = False    # stays in its tier, however long it takes
+    new_seeds: bool = False   # programs that nobody ran before
     seconds: float = None   # of CPU, when last measured
     estimate: float = UNMEASURED
     key: str = None
@@ -85,12 +86,13 @@ def ctest_steps(build, seed):
         if build not in tiers:
             continue
         environment = dict(pair.split("=", 1) for pair in properties.get("ENVIRONMENT", []))
-        if "seeded" in labels:
+        if {"seeded", "new_seeds"} & set(labels):
             environment["TILEC_TEST_SEED"] = seed
         skip = properties.get("SKIP_RETURN_CODE")
         yield Step(f"{build}/{test['name']}", build, int(tiers[build]), test.get("command", NOT_BUILT), "",
                    pathlib.Path(properties.get("WORKING_DIRECTORY", folder)), environment, properties.get("TIMEOUT", 1500), skip,
-                   properties.get("REQUIRED_FILES", []), "uncached" not in labels, "seeded" in labels)
+                   properties.get("REQUIRED_FILES", []), "uncached" not in labels, bool({"seeded", "new_seeds"} & set(labels)),
+                   "new_seeds" in labels)
 
 
 def lit_steps(build):
@@ -276,8 +278,8 @@ class Report:
         if missed := self.count(NOT_RUN):
             self.say(f"    {missed} steps of tier 2 had no time; seed {seed}")
         self.say(f"    {wall:.0f} s, {cpu:.0f} s of CPU")
-        skipped = self.count(SKIPPED)
-        print(f"{self.count(PASSED)} passed, {self.count(FAILED)} failed" + (f", {skipped} skipped" if skipped else ""))
+        others = "".join(f", {self.count(outcome)} {outcome}" for outcome in (SKIPPED, NOT_RUN) if self.count(outcome))
+        print(f"{self.count(PASSED)} passed, {self.count(FAILED)} failed{others}")
 
 
 def list_steps(steps):
@@ -298,7 +300,7 @@ def read_options():
     parser.add_argument("--without", metavar="REGEX", help="but not the steps whose name matches")
     parser.add_argument("--shard", metavar="I/N", help="one of N equal shares of the steps")
     parser.add_argument("--budget", type=float, metavar="MINUTES",
-                        help="with full: what of tier 2 fits, chosen by the seed; from the start of ./dev")
+                        help="with full: what of tier 2 fits, chosen by the seed, without random programs of new seeds; from the start of ./dev")
     parser.add_argument("--seed", default=head(), help="chooses the samples; the commit when not given")
     parser.add_argument("--no-cache", action="store_true", help="run the steps that are known to pass, too")
     parser.add_argument("--times", action="store_true", help="write what was measured to tests/times.tsv")
@@ -327,8 +329,8 @@ def choose(steps, options):
     if options.shard:
         chosen = shard(chosen, *map(int, options.shard.split("/")))
     chosen = longest_first(chosen)
-    if options.budget:   # first what has to run, then tier 2 in an order of the seed's
-        more = [step for step in chosen if step.tier == 2]
+    if options.budget:   # a gate: first what has to run, then tier 2 in an order of the seed's, without new seeds: docs/testing.md
+        more = [step for step in chosen if step.tier == 2 and not step.new_seeds]
         random.Random(options.seed).shuffle(more)
         chosen = [step for step in chosen if step.tier < 2] + more
     return chosen

@@ -10,11 +10,13 @@ if(TARGET tilec)
 
   set(random ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_mutations.py $<TARGET_FILE:tilec>)
   add_test(NAME random_mutations_sample COMMAND ${random} --seed 7 --count 7)
-  add_test(NAME random_mutations COMMAND ${random} --count 40)
-  set_tests_properties(random_mutations_sample random_mutations PROPERTIES TIMEOUT 1800
+  add_test(NAME random_mutations COMMAND ${random} --seed ${known_seed} --count 20)
+  add_test(NAME random_mutations_new COMMAND ${random} --count 40)
+  set_tests_properties(random_mutations_sample random_mutations random_mutations_new PROPERTIES TIMEOUT 1800
     REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/random;${PROJECT_SOURCE_DIR}/tests/oracle")
   tilec_tier("release:1" random_mutations_sample)
-  tilec_tier("release:2;seeded" random_mutations)
+  tilec_tier("release:2" random_mutations)
+  tilec_tier("release:2;new_seeds" random_mutations_new)
 
   foreach(example ${examples})
     get_filename_component(name ${example} NAME_WE)

@@ -15,15 +15,18 @@ if(TARGET tilec)
            COMMAND bash -c "${Python3_EXECUTABLE} $2 $0 8 24 48 144 200 256 && ${Python3_EXECUTABLE} $2 --check $1 $0 && for f in $0/*.tile; do $1 test --target=sm_90a $f || exit 1; done"
                    ${CMAKE_CURRENT_BINARY_DIR}/wgmma_shapes $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}/tests/gpu/wgmma_shapes.py)
   set_tests_properties(wgmma_shapes PROPERTIES TIMEOUT 600)
-  # Programs over the whole language, at every stage; of another seed for each commit in tier 2.
+  # Programs over the whole language, at every stage; in tier 2 more of them, and those of a seed for each commit.
   add_test(NAME random_programs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
                                         --seed 1 --count 25 --reduce-s 0)
   add_test(NAME random_programs_lanes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
                                               --seed 1 --count 10 --profile lanes --reduce-s 0)
   add_test(NAME random_programs_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
-                                             --minutes 4)
-  set_tests_properties(random_programs random_programs_lanes random_programs_more PROPERTIES TIMEOUT 1800
+                                             --seed ${known_seed} --count 300)
+  add_test(NAME random_programs_new COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
+                                            --minutes 4)
+  set_tests_properties(random_programs random_programs_lanes random_programs_more random_programs_new PROPERTIES TIMEOUT 1800
                        REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/oracle")
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes)
-  tilec_tier("release:2;seeded" random_programs_more)
+  tilec_tier("release:2" random_programs_more)
+  tilec_tier("release:2;new_seeds" random_programs_new)
 endif()
