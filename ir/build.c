@@ -450,7 +450,7 @@ Expr *e_bitcast(Arena *arena, Type type, Expr *a) {
 
 // ---- calls ----
 
-// The common type of two operands (DESIGN 3.2): a float beside an integer wins (f32 at least), else the wider.
+// The common type of two operands (DESIGN 3.2): a float with an integer wins (f32 at least), else the wider.
 static Type promote(Type a, Type b) {
     if (a == b) return a;
     if (type_is_float(a) != type_is_float(b)) return type_compute(type_is_float(a) ? a : b);

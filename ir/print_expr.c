@@ -80,8 +80,8 @@ void put_real(StrBuf *out, Type type, double value) {
     sb_str(out, text);
 }
 
-static LiteralPlace beside(Type type) {
-    return (LiteralPlace){type == TYPE_NONE ? TYPE_FREE : TYPE_BESIDE, type};
+static LiteralPlace promoted_with(Type type) {
+    return (LiteralPlace){type == TYPE_NONE ? TYPE_FREE : TYPE_PROMOTED, type};
 }
 
 LiteralPlace exactly(Type type) {
@@ -96,7 +96,7 @@ static bool is_literal(const Expr *e) {
 static bool bare(const Expr *e, LiteralPlace place) {
     if (place.rule == TYPE_EXACT) return e->type == place.type;
     if (e->kind == EXPR_INT) return e->type == (place.rule == TYPE_FREE ? TYPE_I64 : place.type);
-    return e->type == (place.rule == TYPE_BESIDE && place.type == TYPE_F64 ? TYPE_F64 : TYPE_F32);
+    return e->type == (place.rule == TYPE_PROMOTED && place.type == TYPE_F64 ? TYPE_F64 : TYPE_F32);
 }
 
 static void put_literal(Printer *p, const Expr *e, LiteralPlace place) {
@@ -174,12 +174,12 @@ static void put_binary(Printer *p, const Expr *e, int level) {
     const Expr *a = e->binary.a, *b = e->binary.b;
     int own = operators[op].level;
     bool shift = op == BIN_SHL || op == BIN_SHR, logical = own <= 3;
-    Type beside_a = is_literal(b) || shift || logical ? TYPE_NONE : b->type;
-    Type beside_b = (is_literal(a) && !shift) || logical ? TYPE_NONE : a->type;
+    Type with_a = is_literal(b) || shift || logical ? TYPE_NONE : b->type;
+    Type with_b = (is_literal(a) && !shift) || logical ? TYPE_NONE : a->type;
     if (own < level) sb_char(p->out, '(');
-    put_expr(p, a, own, beside(beside_a));
+    put_expr(p, a, own, promoted_with(with_a));
     sb_printf(p->out, " %s ", operators[op].text);
-    put_expr(p, b, own + 1, shift ? exactly(a->type) : beside(beside_b));
+    put_expr(p, b, own + 1, shift ? exactly(a->type) : promoted_with(with_b));
     if (own < level) sb_char(p->out, ')');
 }
 
@@ -188,9 +188,9 @@ static void put_select(Printer *p, const Expr *e, int level) {
     if (level > LEVEL_SELECT) sb_char(p->out, '(');
     put_expr(p, e->select.condition, LEVEL_OR, anywhere);
     sb_str(p->out, " ? ");
-    put_expr(p, yes, LEVEL_SELECT, beside(is_literal(no) ? TYPE_NONE : no->type));
+    put_expr(p, yes, LEVEL_SELECT, promoted_with(is_literal(no) ? TYPE_NONE : no->type));
     sb_str(p->out, " : ");
-    put_expr(p, no, LEVEL_SELECT, beside(is_literal(yes) ? TYPE_NONE : yes->type));
+    put_expr(p, no, LEVEL_SELECT, promoted_with(is_literal(yes) ? TYPE_NONE : yes->type));
     if (level > LEVEL_SELECT) sb_char(p->out, ')');
 }
 
@@ -277,7 +277,7 @@ void put_string(StrBuf *out, const char *text) {
     sb_char(out, '"');
 }
 
-// The type that decides literals among a call's operands: those of min, max, ... are beside each other, a stored value
+// The type that decides literals among a call's operands: those of min, max, ... promote each other, a stored value
 // takes its place's type.
 static LiteralPlace operand_place(const OpInfo *info, int count, const Arg *args, int at) {
     bool stores = info->id == OP_FILL || info->id == OP_STORE || op_is(info->id, OP_CLASS_ATOMIC);
@@ -285,7 +285,7 @@ static LiteralPlace operand_place(const OpInfo *info, int count, const Arg *args
     if (info->result != RESULT_PROMOTE) return anywhere;
     if (is_literal(args[at].value))
         for (int i = 0; i < count; i++)
-            if (i != at && args[i].value && !is_literal(args[i].value)) return beside(args[i].value->type);
+            if (i != at && args[i].value && !is_literal(args[i].value)) return promoted_with(args[i].value->type);
     return anywhere;
 }
 

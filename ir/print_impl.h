@@ -18,7 +18,7 @@ typedef struct Printer {
 } Printer;
 
 // What decides the type of a literal in some place.
-typedef enum { TYPE_FREE, TYPE_BESIDE, TYPE_EXACT } LiteralRule;
+typedef enum { TYPE_FREE, TYPE_PROMOTED, TYPE_EXACT } LiteralRule;
 typedef struct LiteralPlace {
     LiteralRule rule;   // nothing; the other operand's type; the type that is stored to
     Type type;

@@ -436,7 +436,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
             REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
     }
     if (!cluster_fits(stmt)) REPORT(v, stmt->loc, T_CLUSTER, MOST_CLUSTER);
-    bool roles = false;   // what stands beside them may be theirs
+    bool roles = false;   // statements next to them may be theirs
     for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;

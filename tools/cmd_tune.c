@@ -174,7 +174,7 @@ static bool merge_record(Tuning *t, const Results *best) {
     return tool_write(tool, "-", &now);
 }
 
-// Nobody else writes a record between our reading and writing.
+// No other process writes a record between our reading and writing.
 static bool write_record(Tuning *t, const Results *best) {
     int lock = folder_lock(t->tool->arena, t->record);
     bool ok = merge_record(t, best);

@@ -100,7 +100,7 @@ typedef struct Collect {
     MemAccessVec *out;
     const Stmt *stmt;
     OpId op;      // of the call whose operands come
-    bool alone;   // it is a statement: nobody uses its result
+    bool alone;   // it is a statement: its result is not used
     Who who;
     bool opaque;   // within a thread region or role: indices mean nothing here
 } Collect;

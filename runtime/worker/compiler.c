@@ -33,7 +33,7 @@ static bool is_program(const char *path) {
     return stat(path, &info) == 0 && S_ISREG(info.st_mode) && access(path, X_OK) == 0;
 }
 
-// Beside `file`, or in the `bin` of the folder that `lib`, or a folder of lib, is in.
+// Next to `file`, or in the `bin` of the folder that `lib`, or a folder of lib, is in.
 static const char *program_near(Arena *arena, const char *file) {
     static const char *const places[] = {"tilec", "../bin/tilec", "../../bin/tilec"};
     const char *slash = strrchr(file, '/');

@@ -90,7 +90,7 @@ void answer_free(Answer *answer) {
 
 // ---- a process that does nothing else ----
 
-// The library's end of the socket is closed while a compile runs: nobody waits for it, nor for ptxas.
+// The library's end of the socket is closed while a compile runs: its result and that of ptxas have no reader.
 static void *watch(void *user) {
     struct pollfd socket = {.fd = *(const int *)user, .events = POLLRDHUP};
     while (poll(&socket, 1, -1) < 0) continue;

@@ -3,11 +3,13 @@
     support < layout < target < ir < { frontend, passes, emulator, codegen } < runtime < tools
 
 Folders in braces do not know each other. LLVM is seen by codegen only (runtime may use its BLAKE3). The tools are a thin
-client: the public header, runtime and support.
+client: the public header, runtime and support. Headers are the map: each source has its own, or a
+comment of one in its folder names it.
 
 Usage: arch.py SOURCE_DIR BUILD_DIR [--sanitized]   (sanitized binaries name their sources, and may)
 """
 
+import fnmatch
 import pathlib
 import re
 import subprocess
@@ -90,9 +92,19 @@ def check_paths():
                     problems.append(f"{name} contains {data[at:at + 100].split(bytes(1))[0].decode(errors='replace')}")
 
 
+def check_maps():
+    """Each source has a header, or stands in a comment of one of its folder or the folder above; `cmd_*` names several."""
+    for path in sorted(path for folder in MAY_USE for path in (source / folder).rglob("*.c") if not path.with_suffix(".h").exists()):
+        headers = [header for folder in (path.parent, path.parent.parent) for header in folder.glob("*.[hd]*")]
+        comments = "\n".join(found for header in headers for found in re.findall(r"//.*", header.read_text(errors="replace")))
+        if not any(fnmatch.fnmatch(path.stem, name) for name in set(re.findall(r"[\w*]*\w[\w*]*", comments))):
+            problems.append(f"{path.relative_to(source)}: no header of its folder says what it does")
+
+
 for folder in MAY_USE:
     check_includes(folder)
+check_maps()
 check_calls()
 check_paths()
-print("\n".join(problems) or "every edge points down, no machine paths")
+print("\n".join(problems) or "every edge points down, every source is on a map, no machine paths")
 sys.exit(1 if problems else 0)

@@ -10,6 +10,8 @@ FILES = {   # a file, and the lines of it that words.py has to report
     "examples/role.tile": ("// parts, in turn\nrole turn threads 128 {}\nkernel add_parts(x: f32[N]) {}\n", [2, 3]),
     "tests/lit/prefix.tile": ("// RUN: tilec %s --only=apart | FileCheck %s\n// PARTS: one\n// CHECK: once more\nkernel k() {}\n", [1, 2]),
     "tests/lit/split.test": ("Once more:\nRUN: tilec %t/k.tile\n//--- k.tile\nlet raw = 1;\n//--- polls.tile\n//--- k.txt\nraw\n", [4, 5]),
+    "ir/prose.c": ("// It stands beside\nint count;   // nobody reads it\n", [1, 2]),
+    "tests/unit/prose.c": ("// It stands beside\n", []),
     "docs/page.md": ("It turns a part.\n```tile\nlet part = 1;\n```\nlet part = 1;\n## In turn\n", [3, 6]),
     "docs/parts.md": ("", [None]),
     "dev": ("#!/usr/bin/env bash\n# in turn\nturns=1\n", [3]),

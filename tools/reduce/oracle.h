@@ -57,7 +57,7 @@ typedef struct Candidates {
     void *user;
 } Candidates;
 
-// Makes the files beside `path`, and takes signals until oracle_close. False: reported.
+// Makes the files next to `path`, and takes signals until oracle_close. False: reported.
 bool oracle_open(Oracle *oracle, const char *path);
 void oracle_close(Oracle *oracle);   // stops what runs; also after oracle_open has failed
 // The first candidate that shows the failure, in order, whatever number of them is run at once; -1: none does.
