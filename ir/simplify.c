@@ -509,6 +509,7 @@ static Expr *simplify_call(const Simplifier *s, Expr *e) {
 // x as a float of type T, when it was one before it was widened: x of `f32(x)`, constants. NULL: it is rounded.
 static Expr *was_float(const Simplifier *s, Type type, Expr *x) {
     if (x->kind == EXPR_FLOAT) return e_cast(s->arena, type, x);
+    if (type == TYPE_E5M2) return NULL;   // the conversion saturates an infinity
     return x->kind == EXPR_CAST && x->operand->type == type && x->type == type_compute(type) ? x->operand : NULL;
 }
 

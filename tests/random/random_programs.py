@@ -52,6 +52,8 @@ def literal(value, type_):
     if type_ == "bool":
         return str(bool(value)).lower()
     if isinstance(value, float):
+        if type_ == "e5m2" and abs(value) == float("inf"):   # a conversion would saturate
+            return f"bitcast(e5m2, u8({values.encode(value, type_)[0]}))"
         return f"f64({value.hex()})" if abs(value) < float("inf") else str(value)
     if value > 2 ** 63 - 1:
         return f"{type_}({value - 2 ** 64})"
