@@ -10,6 +10,8 @@
 // ---- as a bit matrix ----
 // Inputs and outputs are called "0", "1", ...; outputs have the fewest bits that hold their range.
 Linear layout_to_linear(LayoutContext *cx, const Layout *a);   // refuses what is not linear over F2
+// The images of the bits of the inputs, where the map is linear on bits within its box; extents may be no powers of two.
+LayoutBits layout_images(LayoutContext *cx, const Layout *a);
 bool layout_is_linear(Arena *arena, const Layout *a);
 const Layout *layout_of_linear(LayoutContext *cx, Linear a, int element_bits);   // names are forgotten
 

@@ -10,7 +10,6 @@
 #include "layout/conversion.h"
 #include "layout/algebra.h"
 #include "layout/distribution.h"
-#include "layout/optimal_swizzle.h"
 #include <string.h>
 
 // ---- by rank ----
@@ -176,51 +175,4 @@ Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *
            to = distribution_to_linear(&trial, destination, lanes);
     bool linear = !trial.failed && covers(source, shape) && covers(destination, shape);
     return linear ? conversion_by_rank(cx, from, to) : by_counting(cx, source, destination, shape, lanes);
-}
-
-// ---- through shared memory ----
-
-// Registers that one access moves come first: those whose images are the vector's.
-static Linear vector_first(LayoutContext *cx, Linear a, Linear shared, int vector_bits) {
-    uint64_t columns[LINEAR_MAX_BITS];
-    int reg = linear_find_in(a, "register"), from = linear_in_shift(a, reg), bits = a.ins[reg].bits, found = 0;
-    bool taken[LINEAR_MAX_BITS] = {false};
-    memcpy(columns, a.columns, sizeof *columns * (size_t)linear_in_bits(a));
-    for (int v = 0; v < vector_bits; v++)
-        for (int bit = 0; bit < bits; bit++)
-            if (!taken[bit] && a.columns[from + bit] == shared.columns[v]) {
-                columns[from + found++] = a.columns[from + bit];
-                taken[bit] = true;
-                break;
-            }
-    if (found < vector_bits) layout_refuse(cx, "the registers do not hold what one access moves");
-    for (int bit = 0; bit < bits && !cx->failed; bit++)
-        if (!taken[bit]) columns[from + found++] = a.columns[from + bit];
-    return cx->failed ? a : linear_make(cx, a.ins, a.in_count, a.outs, a.out_count, columns);
-}
-
-static SharedCost access_cost_of(LayoutContext *cx, Linear side, Linear shared, int element_bits, int vector_bits,
-                                 MemoryShape memory) {
-    LinearDim offset = {"offset", linear_in_bits(shared)};
-    Linear flat = linear_reshape_ins(cx, shared, &offset, 1);
-    Linear way = linear_solve(cx, vector_first(cx, side, shared, vector_bits), flat);
-    return cx->failed ? (SharedCost){0, 0}
-                      : shared_cost_linear(cx, way, element_bits, (int64_t)1 << vector_bits, memory);
-}
-
-// Accesses of a warp: its registers, a vector at a time.
-static int64_t accesses_of(Linear side, int vector_bits) {
-    return (int64_t)1 << (side.ins[linear_find_in(side, "register")].bits - vector_bits);
-}
-
-SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, MemoryShape memory) {
-    SharedWay way = {.shared = optimal_swizzle(cx, source, destination, element_bits)};
-    if (cx->failed) return way;
-    int vector = way.shared.ins[linear_find_in(way.shared, "vector")].bits;
-    way.width = (int64_t)1 << vector;
-    way.store_cost = access_cost_of(cx, source, way.shared, element_bits, vector, memory);
-    way.load_cost = access_cost_of(cx, destination, way.shared, element_bits, vector, memory);
-    way.stores = cx->failed ? 0 : accesses_of(source, vector);
-    way.loads = cx->failed ? 0 : accesses_of(destination, vector);
-    return way;
 }

@@ -3,9 +3,8 @@
 //
 //     in registers          every thread has what it needs: at most other names
 //     by shuffles           every warp has: rounds in which each lane gives one element and takes one
-//     through shared memory otherwise: stored and loaded in a layout for exactly these two accesses
+//     through shared memory otherwise: layout/shared_way.h
 #pragma once
-#include "layout/cost.h"
 #include "layout/layout.h"
 #include "layout/linear.h"
 
@@ -25,12 +24,3 @@ Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *
 Conversion conversion_by_rank(LayoutContext *cx, Linear source, Linear destination);
 // (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
 Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
-
-// A way through shared memory (layout/optimal_swizzle.h), with plain loads and stores.
-typedef struct SharedWay {
-    Linear shared;                      // (vector, bank, segment, reps) -> tensor
-    int64_t width;                      // elements that one lane moves at once
-    int64_t stores, loads;              // accesses of a warp
-    SharedCost store_cost, load_cost;   // of each
-} SharedWay;
-SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, MemoryShape memory);

@@ -161,6 +161,59 @@ const Layout *layout_of_bits(Arena *arena, int rank_in, int rank_out, const Layo
     return layout;
 }
 
+// Ranges of a map of bits on a box: it is made of blocks whose extents are powers of two, in each of which some bits of
+// the coordinates are fixed and the others are free.
+typedef struct Box {
+    const Layout *layout;
+    uint64_t free[LAYOUT_MAX_RANK][LAYOUT_MAX_BITS], fixed[LAYOUT_MAX_RANK];   // images, by output
+    int count;
+    int64_t *range;
+} Box;
+
+static void blocks_from(Box *box, int input, int first) {
+    const Layout *layout = box->layout;
+    if (input == layout->rank_in) {
+        for (int o = 0; o < layout->rank_out; o++) {
+            int64_t range = 1 + (int64_t)bits_largest_from(box->free[o], box->count, box->fixed[o]);
+            if (range > box->range[o]) box->range[o] = range;
+        }
+        return;
+    }
+    int bits = layout->bits->in[input], before = box->count;
+    int64_t extent = layout_extent_in(layout, input);
+    uint64_t fixed[LAYOUT_MAX_RANK];
+    memcpy(fixed, box->fixed, sizeof fixed);
+    for (int top = bits; top >= 0; top--) {   // the block that begins at the higher bits of the extent
+        if (!(extent >> top & 1)) continue;
+        for (int bit = 0; bit < top; bit++, box->count++)
+            for (int o = 0; o < layout->rank_out; o++)
+                box->free[o][box->count] = (uint64_t)layout->bits->images[first + bit][o];
+        blocks_from(box, input + 1, first + bits);
+        box->count = before;
+        for (int o = 0; o < layout->rank_out && top < bits; o++)
+            box->fixed[o] ^= (uint64_t)layout->bits->images[first + top][o];
+    }
+    memcpy(box->fixed, fixed, sizeof fixed);
+}
+
+const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *extents) {
+    Layout *cut = arena_copy(arena, layout, sizeof *layout);
+    bool same = true;
+    for (int i = 0; i < layout->rank_in; i++) {
+        int64_t whole = layout_extent_in(layout, i);
+        if (extents[i] >= whole) continue;
+        LayoutInput *in = &cut->in[i];
+        LayoutMode *slowest = &in->modes[in->count - 1];
+        slowest->extent = layout_ceil_div(extents[i], whole / slowest->extent);
+        same = false;
+    }
+    if (same || !layout->bits) return same ? layout : layout_finish(cut);
+    Box box = {.layout = cut, .range = cut->out_shape};
+    for (int o = 0; o < cut->rank_out; o++) cut->out_shape[o] = 1;
+    blocks_from(&box, 0, 0);
+    return cut;
+}
+
 // ---- queries ----
 int64_t layout_extent_in(const Layout *layout, int input) {
     int64_t extent = 1;

@@ -5,7 +5,7 @@
 //     algebra.c                                composition, inverses, product, quotient, kernel, image
 //     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
 //     distribution.c  swizzle.c                how a tile is spread over threads; XOR swizzles
-//     conversion.c  optimal_swizzle.c  cost.c  cheapest way between distributions; conflicts and sectors of an access
+//     conversion.c  shared_way.c  cost.c       cheapest way between distributions; wavefronts and sectors of an access
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
 //     calculator/                              what `tilec layout` alone uses: CuTe's nested layouts, encodings, pictures
@@ -25,9 +25,11 @@
 // within the last output (PTX/CuTe semantics: x ^ ((x & mask << (M + S)) >> S)); its period must divide that output's
 // bytes, so that the swizzle of the whole linear offset and of the last index agree.
 //
-// Linear over F2. Each bit of each input has an image, and those of the set bits are XORed; extents are powers of two:
+// Linear over F2. Each bit of each input has an image, and those of the set bits are XORed; extents are powers of two,
+// or the map is cut:
 //
 //   linear([1,2,4],[9,18,36])                   (i, j) of an 8 x 8 tile at i ^ 9 * j, if 9 * j is read bit by bit
+//   linear([1,2,4]:6,[9,18,36])                 the same of a 6 x 8 tile
 //
 // Normal form: a map that digits can say, with a swizzle or without, is mixed radix; the linear form has the others.
 // `2%` for an extent makes its input a ring, whose coordinates wrap. Output extents are the exact range of the map
@@ -74,6 +76,8 @@ void layout_add(Layout *layout, int input, int64_t extent, int64_t stride, int o
 const Layout *layout_finish(Layout *layout);   // derives out_shape; NULL: too many digits
 // The linear map with these images, in normal form. With element_bits (not 0) the form may be digits under a swizzle.
 const Layout *layout_of_bits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits, int element_bits);
+// The map on the first `extents` coordinates of each input; of digits, as many steps of the slowest one as that takes.
+const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *extents);
 const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why);
 char *layout_text(Arena *arena, const Layout *layout);
 

@@ -3,7 +3,7 @@
 //     layout = [ "Sw<" B "," M "," S ">" "o" ] shape ":" strides          mixed radix
 //            | "linear" "(" bits { "," bits } ")"                        linear over F2
 //     shape and strides: nested tuples of one form; a stride is n or n@output, an extent n or, of a ring, n%
-//     bits   = "[" [ image { "," image } ] "]" [ "%" ]                    of one input, lowest bit first
+//     bits   = "[" [ image { "," image } ] "]" [ ":" n ] [ "%" ]          of one input, lowest bit first; of n coordinates
 //     image  = n | "(" n { "," n } ")"                                    a number for each output
 #include "layout/layout.h"
 #include "layout/scan.h"
@@ -156,7 +156,7 @@ static void scan_image(Scan *scan, int64_t *image, int *rank_out) {
     *rank_out = count;
 }
 
-static void scan_bits(Scan *scan, LayoutBits *bits, int input, int *count, int *rank_out) {
+static void scan_bits(Scan *scan, LayoutBits *bits, int input, int64_t *extent, int *count, int *rank_out) {
     scan_expect(scan, '[');
     if (!scan_accept(scan, ']')) {
         do {
@@ -167,6 +167,10 @@ static void scan_bits(Scan *scan, LayoutBits *bits, int input, int *count, int *
         } while (scan_accept(scan, ','));
         scan_expect(scan, ']');
     }
+    int64_t whole = (int64_t)1 << bits->in[input];
+    *extent = scan_accept(scan, ':') ? scan_number(scan) : whole;
+    if (*extent > whole || *extent <= whole / 2)
+        layout_refuse(scan->cx, "%d bits for %" PRId64 " coordinates", bits->in[input], *extent);
     bits->ring[input] = scan_accept(scan, '%');
 }
 
@@ -182,17 +186,19 @@ static bool fits(const LayoutBits *bits, int count, int rank_out) {
 
 static const Layout *scan_linear(Scan *scan, int element_bits) {
     LayoutBits bits = {0};
+    int64_t extents[LAYOUT_MAX_RANK];
     int rank_in = 0, rank_out = 0, count = 0;
     scan_expect(scan, '(');
     do {
         if (rank_in == LAYOUT_MAX_RANK) layout_refuse(scan->cx, "more than %d inputs", LAYOUT_MAX_RANK);
-        if (!scan->cx->failed) scan_bits(scan, &bits, rank_in++, &count, &rank_out);
+        if (!scan->cx->failed) scan_bits(scan, &bits, rank_in, &extents[rank_in], &count, &rank_out), rank_in++;
     } while (scan_accept(scan, ','));
     scan_expect(scan, ')');
     if (!fits(&bits, count, rank_out)) too_large(scan->cx);
     if (scan->cx->failed) return NULL;
-    return layout_of_bits(scan->cx->arena, rank_in, rank_out ? rank_out : 1, &bits,
-                          log2_exact(element_bits) < 0 ? 0 : element_bits);
+    const Layout *whole = layout_of_bits(scan->cx->arena, rank_in, rank_out ? rank_out : 1, &bits,
+                                         log2_exact(element_bits) < 0 ? 0 : element_bits);
+    return layout_cut(scan->cx->arena, whole, extents);
 }
 
 const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why) {
@@ -253,7 +259,10 @@ static void print_bits(const Layout *layout, StrBuf *out) {
                 sb_printf(out, "%s%" PRId64, o ? "," : "", layout->bits->images[bit][o]);
             if (layout->rank_out > 1) sb_char(out, ')');
         }
-        sb_str(out, layout->in[i].ring ? "]%" : "]");
+        sb_char(out, ']');
+        if (layout_extent_in(layout, i) < (int64_t)1 << layout->bits->in[i])
+            sb_printf(out, ":%" PRId64, layout_extent_in(layout, i));
+        if (layout->in[i].ring) sb_char(out, '%');
     }
     sb_char(out, ')');
 }

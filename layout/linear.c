@@ -72,8 +72,11 @@ bool bits_express(const uint64_t *vectors, int count, uint64_t wanted, uint64_t 
 }
 
 uint64_t bits_largest(const uint64_t *vectors, int count) {
+    return bits_largest_from(vectors, count, 0);
+}
+
+uint64_t bits_largest_from(const uint64_t *vectors, int count, uint64_t sum) {
     Echelon e = {{0}, {0}};
-    uint64_t sum = 0;
     for (int i = 0; i < count; i++) insert(&e, vectors[i], i);
     for (int top = 63; top >= 0; top--)
         if (!(sum >> top & 1)) sum ^= e.row[top];

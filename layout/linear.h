@@ -92,7 +92,8 @@ Linear linear_grow(LayoutContext *cx, Linear a, const int *bits);
 int bits_rank(const uint64_t *vectors, int count);
 // Which of the vectors sum up to `wanted`, the first ones where there is a choice; false: it is not in their span.
 bool bits_express(const uint64_t *vectors, int count, uint64_t wanted, uint64_t *which);
-uint64_t bits_largest(const uint64_t *vectors, int count);   // of the sums of any of them
+uint64_t bits_largest(const uint64_t *vectors, int count);                        // of the sums of any of them
+uint64_t bits_largest_from(const uint64_t *vectors, int count, uint64_t start);   // of `start` and any of them
 // The reduced echelon form whose leading bits are the lowest ones: row i has its lowest bit where no other row has one.
 int bits_echelon(uint64_t *vectors, int count);                                     // in place; returns the rank
 int bits_nullspace(const uint64_t *vectors, int count, int dim, uint64_t *basis);   // x with v . x = 0 for all v

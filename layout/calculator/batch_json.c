@@ -1,7 +1,7 @@
 #include "layout/calculator/batch_json.h"
 #include "layout/calculator/encoding.h"
 #include "layout/calculator/linear_text.h"
-#include "layout/optimal_swizzle.h"
+#include "layout/calculator/optimal_swizzle.h"
 #include "support/json.h"
 #include "support/vec.h"
 #include <string.h>

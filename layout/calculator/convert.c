@@ -1,5 +1,6 @@
 #include "layout/calculator/convert.h"
 #include "layout/calculator/draw.h"
+#include "layout/shared_way.h"
 
 static void print_kind(StrBuf *out, Conversion c) {
     static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};
@@ -30,16 +31,19 @@ static void print_bits(LayoutContext *cx, StrBuf *out, Linear source, Linear des
         }
 }
 
-static void print_access(StrBuf *out, const char *what, int64_t count, int64_t width, SharedCost cost) {
-    sb_printf(out, "\n    %lld %s of %lld elements a lane: %lld wavefronts each, %lld without conflicts",
-              (long long)count, what, (long long)width, (long long)cost.wavefronts, (long long)cost.phases);
+static void print_side(StrBuf *out, const char *what, const SharedSide *side) {
+    static const char *const by[] = {"", " by matrices", " by transposed matrices"};
+    sb_printf(out, "\n    %lld %s of %lld elements%s%s: %lld wavefronts each, %lld without conflicts",
+              (long long)side->accesses, what, (long long)side->width,
+              side->instruction == SHARED_VECTORS ? " a lane" : " a row", by[side->instruction],
+              (long long)side->cost.wavefronts, (long long)side->cost.phases);
 }
 
 static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear destination, int element_bits) {
-    SharedWay way = shared_way(cx, source, destination, element_bits, nvidia_memory);
+    SharedWay way = shared_way(cx, source, destination, element_bits, (SharedMachine){nvidia_memory, true, true});
     if (cx->failed) return;
-    print_access(out, "stores", way.stores, way.width, way.store_cost);
-    print_access(out, "loads", way.loads, way.width, way.load_cost);
+    print_side(out, "stores", &way.store);
+    print_side(out, "loads", &way.load);
     sb_str(out, "\n    in shared memory ");
     linear_print(out, way.shared);
 }

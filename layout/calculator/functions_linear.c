@@ -2,7 +2,7 @@
 #include "layout/calculator/bridge.h"
 #include "layout/calculator/convert.h"
 #include "layout/calculator/functions.h"
-#include "layout/optimal_swizzle.h"
+#include "layout/calculator/optimal_swizzle.h"
 #include <string.h>
 
 // ---- linear ----

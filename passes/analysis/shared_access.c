@@ -207,6 +207,25 @@ static void gather_matrix_copy(Gather *gather, Stmt *stmt, const MatrixCopy *cop
     }
 }
 
+// The vectors of the first warp.
+static void gather_linear_copy(Gather *gather, Stmt *stmt, const LinearCopy *copy) {
+    const Layout *layout = copy->fragment->buf->layout;
+    const Region *tile = copy->tile;
+    int64_t steps = 1;
+    for (int i = 0; i < copy->values.count; i++) steps *= copy->values.items[i].extent;
+    SharedAccess *access = new_access(gather, tile->buf, stmt, !copy->load, (int)copy->width, steps);
+    access->along_bits = true;
+    FOR_EACH_LANE(access, step, lane, element) {
+        int64_t value = 0, left = step;
+        for (int i = 0; i < copy->values.count; left /= copy->values.items[i++].extent)
+            value += left % copy->values.items[i].extent * copy->values.items[i].weight;
+        layout_eval(layout, (int64_t[]){lane, value}, element);
+        for (int i = 0; i < copy->threads.count && !copy->load; i++)   // one of the replicas stores
+            if (!copy->threads.items[i].stride && lane / copy->threads.items[i].weight % copy->threads.items[i].extent)
+                element[0] = -1;
+    }
+}
+
 // A transposed tile of bytes: 8 rows of 16 bytes for each of four matrices, for both loads and stores.
 static void gather_transposed(Gather *gather, Stmt *copy, bool load) {
     const Region *src = ARG(copy, COPY, src).region, *dst = ARG(copy, COPY, dst).region;
@@ -235,6 +254,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     const PassContext *context = gather->context;
     TileLoop loop;
     MatrixCopy matrices;
+    LinearCopy linear;
     (void)facts;
     if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
     if (via_is(stmt, VIA_TMA_STORE)) {
@@ -251,6 +271,8 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
         gather_element(gather, stmt);
     } else if (via_is(stmt, VIA_MATRIX) && matrix_copy_of(context->target, stmt, &matrices)) {
         gather_matrix_copy(gather, stmt, &matrices);
+    } else if (via_is(stmt, VIA_LINEAR) && linear_copy_of(context->target, stmt, &linear)) {
+        gather_linear_copy(gather, stmt, &linear);
     } else if (tile_loop_of(context->arena, stmt, &loop)) {
         gather_loop(gather, stmt, &loop);
     }
@@ -274,7 +296,7 @@ static int64_t lane_offset(const SharedAccess *access, const Layout *layout, con
 }
 
 static bool contiguous(const SharedAccess *access, const Layout *layout) {
-    if (access->vector == 1) return true;
+    if (access->vector == 1 || access->along_bits) return true;
     FOR_EACH_LANE(access, step, lane, element) {
         if (element[0] < 0) continue;
         int64_t start = lane_offset(access, layout, element, 0);
@@ -303,7 +325,8 @@ static int64_t step_conflicts(const Target *target, const SharedAccess *access, 
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
     bool whole = contiguous(access, layout);
     int pieces = whole ? 1 : access->vector;
-    bool everywhere = access->any_order || layout_keeps_runs(layout, access->vector);   // not only in the first steps
+    bool everywhere = access->any_order || access->along_bits ||
+                      layout_keeps_runs(layout, access->vector);   // not only in the first steps
     AccessCost cost = {.suits = (whole && everywhere) || !access->must_be_contiguous,
                        .accesses = (int64_t)access->steps * pieces};
     for (int step = 0; step < access->steps && cost.conflicts <= most; step++)

@@ -11,6 +11,7 @@ typedef struct SharedAccess {
     int vector;                // consecutive elements per lane (along the last dim)
     bool must_be_contiguous;   // cp_async, ldmatrix: the layout must keep the run contiguous
     bool any_order;            // the elements of a run must be contiguous, but in any order
+    bool along_bits;           // the elements of a run lie along any dim, where the layout has them together
     bool exact;                // neither guarded by a condition, indexed by data nor split at edges: it surely happens
     int steps;
     int lanes;

@@ -6,7 +6,8 @@ const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
 }
 
 bool moves_by_warps(const Stmt *stmt) {
-    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE) || via_is(stmt, VIA_MATRIX);
+    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE) || via_is(stmt, VIA_MATRIX) ||
+           via_is(stmt, VIA_LINEAR);
 }
 
 bool starts_copy(const Stmt *stmt) {

@@ -31,17 +31,25 @@ static Cost by_shuffles(const PassContext *context, const ShufflePlan *plan, int
     return (Cost){true, warps * (cost.shuffles * costs->shuffle + cost.selects * costs->select), text};
 }
 
-static Cost through_shared(const PassContext *context, const ShufflePlan *plan, int element_bits, int64_t warps) {
-    const Target *target = context->target;
+static SharedMachine machine_of(const Target *target, int element_bits) {
     MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
-    LayoutContext cx = layout_context(context->arena);
-    SharedWay way = shared_way(&cx, plan->source, plan->destination, element_bits, memory);
+    bool fits = element_bits <= MATRIX_WORD * 8;
+    return (SharedMachine){memory, fits && target_has(target, FEATURE_STMATRIX),
+                           fits && target_has(target, FEATURE_LDMATRIX)};
+}
+
+static int64_t repeats_of(const ShufflePlan *plan) {
     int64_t repeats = 1;
     for (int i = 0; i < plan->repeat_count; i++) repeats *= plan->repeats[i].extent;
-    int64_t wavefronts = repeats * (way.stores * way.store_cost.wavefronts + way.loads * way.load_cost.wavefronts);
+    return repeats;
+}
+
+static Cost through_shared(const PassContext *context, const ShufflePlan *plan, const SharedWay *way, int64_t warps) {
+    const Target *target = context->target;
+    int64_t wavefronts = repeats_of(plan) * shared_way_wavefronts(way);
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory a warp, and a barrier", (long long)wavefronts);
-    return (Cost){!cx.failed, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
+    return (Cost){true, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
 }
 
 static const char *compared(Arena *arena, Cost taken, Cost other) {
@@ -58,13 +66,19 @@ ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
     if (!whole || !has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;
     int bits = type_bits(conversion_type(from, to));
     int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
-    LayoutContext cx = layout_context(context->arena);
+    LayoutContext cx = layout_context(context->arena), trial = cx;
     ShufflePlan plan = shuffle_plan(&cx, from->layout, to->layout, bits, context->target->warp_lanes);
     if (!plan.source.in_count) return shared;
-    Cost shuffles = {.text = "no shuffles"}, through = through_shared(context, &plan, bits, warps);
+    SharedWay way = shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, bits));
+    if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, from->layout->out_shape, bits);
+    shared.store = way.store.instruction, shared.load = way.load.instruction;
+    Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};
+    if (!trial.failed) through = through_shared(context, &plan, &way, warps);
     if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
-    bool within = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
-    if (!within && !through.possible) return shared;
-    Cost taken = within ? shuffles : through, other = within ? through : shuffles;
-    return (ConversionWay){within, clocks_of(taken.quarters), compared(context->arena, taken, other)};
+    shared.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
+    if (!shared.within_warps && !through.possible) return shared;
+    Cost taken = shared.within_warps ? shuffles : through, other = shared.within_warps ? through : shuffles;
+    shared.clocks = clocks_of(taken.quarters);
+    shared.text = compared(context->arena, taken, other);
+    return shared;
 }

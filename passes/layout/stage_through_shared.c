@@ -77,6 +77,10 @@ static bool is_conversion(Arena *arena, const Stmt *stmt) {
     return !whole || !fragment_same_thread(arena, to, from, e_int(arena, 0));
 }
 
+static Via via_of_instruction(SharedInstruction instruction) {
+    return instruction == SHARED_VECTORS ? VIA_LINEAR : VIA_MATRIX;
+}
+
 static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
     const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
     ConversionWay way = conversion_way(m->context, stmt);
@@ -84,9 +88,13 @@ static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
                 layout_text(m->arena, from->layout), layout_text(m->arena, to->layout), way.text);
     if (!way.within_warps) {
         int at = out->count;
-        Type narrow = type_bits(to->type) < type_bits(from->type) ? to->type : from->type;   // less to write and read
-        crosses_shared(m, from->name, narrow, stmt, out);
-        if (way.clocks > 0) attr_set_int(m->arena, &out->items[at + 1]->attrs, ATTR_CLOCKS, way.clocks);
+        crosses_shared(m, from->name, conversion_type(from, to), stmt, out);
+        Stmt *decl = out->items[at], *store = out->items[at + 1], *load = out->items[at + 2];
+        if (way.clocks > 0) attr_set_int(m->arena, &store->attrs, ATTR_CLOCKS, way.clocks);
+        if (!way.scratch) return;
+        decl->decl->layout = way.scratch;
+        via_set(m->arena, store, via_of_instruction(way.store));
+        via_set(m->arena, load, via_of_instruction(way.load));
         return;
     }
     via_set(m->arena, stmt, VIA_SHUFFLE);

@@ -22,6 +22,7 @@
 #include "ir/facts.h"
 #include "ir/match.h"
 #include "passes/analysis/tile_loop.h"
+#include "passes/lower/steps.h"
 #include "passes/pass.h"
 #include "support/map.h"
 
@@ -92,6 +93,16 @@ bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out);   
 // instruction's first value.
 void matrix_copy_row(Arena *arena, const Facts *facts, const MatrixCopy *copy, Expr *warp, Expr *lane, Expr *value,
                      Expr **at);
+
+// ---- copies between shared memory and a fragment along the bits of their layouts (lower_linear.c) ----
+typedef struct LinearCopy {
+    bool load;
+    int64_t width;                   // elements of an access
+    int64_t within[4];               // what a bit of the element adds to the value number
+    Steps threads, values, copies;   // places of threads, of a thread's accesses; equal values
+    const Region *tile, *fragment;
+} LinearCopy;
+bool linear_copy_of(const Target *target, const Stmt *stmt, LinearCopy *out);   // false: the layouts are not linear
 
 // ---- lowering ----
 typedef struct Lower {
@@ -167,6 +178,7 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldma
 // stmatrix); the other result is the position in the row. T's layout (NULL: not known yet) gives the order of k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out);   // @via(matrix)
+void lower_linear_copy(Lower *lower, const Stmt *stmt, const LinearCopy *copy, Block *out);   // @via(linear)
 void lower_conversion(Lower *lower, const Stmt *copy, Block *out);                            // @via(shuffle)
 Type conversion_type(const Buf *from, const Buf *to);   // in which elements of a conversion travel
 void lower_reduce(Lower *lower, Stmt *stmt, Block *out);

@@ -18,35 +18,6 @@
 
 enum { LANE_BITS = 5, ALONG_LANES = 2, ROW_BITS = 3 };
 
-// A digit of the layout: a bit of the lane or of the values, or a digit of values that is no bit.
-typedef struct Step {
-    int64_t extent, stride, weight;   // weight: of the value number
-    int out;
-} Step;
-
-typedef struct Steps {
-    int count;
-    Step items[4 * LAYOUT_MAX_MODES];
-} Steps;
-
-static void add_digit(Steps *steps, const LayoutMode *mode, int64_t weight) {
-    int64_t two = mode->extent & -mode->extent;
-    for (int64_t bit = 1; bit < two; bit *= 2)
-        steps->items[steps->count++] = (Step){2, mode->stride * bit, weight * bit, mode->out};
-    if (two < mode->extent)
-        steps->items[steps->count++] = (Step){mode->extent / two, mode->stride * two, weight * two, mode->out};
-}
-
-static Steps steps_of(const LayoutInput *input) {
-    Steps steps = {0};
-    int64_t weight = 1;
-    for (int i = 0; i < input->count && steps.count + 8 < COUNT_OF(steps.items); i++) {
-        add_digit(&steps, &input->modes[i], weight);
-        weight *= input->modes[i].extent;
-    }
-    return steps;
-}
-
 // ---- does it fit? ----
 
 static bool lies_along(const Step *step, int fast, int64_t stride) {
@@ -86,10 +57,9 @@ static bool lanes_fit(const Steps *threads, int fast, int64_t word, bool trans) 
     return true;
 }
 
-static bool match_matrices(const Layout *layout, int fast, int bytes, bool trans, MatrixCopy *out) {
+static bool match_matrices(const Steps *threads, Steps values, int fast, int bytes, bool trans, MatrixCopy *out) {
     int64_t word = MATRIX_WORD / bytes, row = word << ALONG_LANES;
-    Steps threads = steps_of(&layout->in[TV_THREAD]), values = steps_of(&layout->in[TV_VALUE]);
-    if ((trans && word != 2) || !lanes_fit(&threads, fast, word, trans)) return false;
+    if ((trans && word != 2) || !lanes_fit(threads, fast, word, trans)) return false;
     *out = (MatrixCopy){.trans = trans, .word = (int)word, .matrices = 1};
     for (int64_t step = 1; step < word; step *= 2) {
         int64_t weight = take_value(&values, fast, trans ? 0 : step, row);
@@ -121,6 +91,19 @@ static bool keeps_rows(const Region *region, int64_t row) {
     return begins && is_constant_tile(region) && (!layout || layout_keeps_runs(layout, row));
 }
 
+// Along the rows of the tile, whatever layout it gets; or, in a tile that has a layout, wherever that puts them.
+static bool match_tile(const Region *tile, const Layout *layout, int fast, MatrixCopy *out) {
+    int bytes = type_bytes(tile->buf->type);
+    Steps threads = register_steps(&layout->in[TV_THREAD]), values = register_steps(&layout->in[TV_VALUE]);
+    if (keeps_rows(tile, matrix_facts.row_bytes / bytes) &&
+        (match_matrices(&threads, values, fast, bytes, false, out) ||
+         match_matrices(&threads, values, fast, bytes, true, out)))
+        return true;
+    if (!steps_in_memory(tile, layout, &threads, &values)) return false;
+    return match_matrices(&threads, values, 0, bytes, false, out) ||
+           match_matrices(&threads, values, 0, bytes, true, out);
+}
+
 bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     CopyOp copy;
     TransposeOp transpose = {0};
@@ -139,9 +122,7 @@ bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     for (int d = 0; d < 2; d++)
         if (layout->out_shape[d] != buf_extent(fragment->buf, d)) return false;
     int last = operand_dim(tile, 1), fast = swaps ? 1 - last : last;
-    if (!keeps_rows(tile, matrix_facts.row_bytes / bytes)) return false;
-    if (!match_matrices(layout, fast, bytes, false, out) && !match_matrices(layout, fast, bytes, true, out))
-        return false;
+    if (!match_tile(tile, layout, fast, out)) return false;
     out->load = load, out->swaps = swaps, out->tile = tile, out->fragment = fragment;
     return true;
 }

@@ -184,6 +184,11 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_matrix_copy(lower, stmt, &matrices, out);
         return;
     }
+    LinearCopy linear;
+    if (via_is(stmt, VIA_LINEAR) && linear_copy_of(lower->target, stmt, &linear)) {
+        lower_linear_copy(lower, stmt, &linear, out);
+        return;
+    }
     if (tile_loop_of(lower->arena, stmt, &loop)) {
         lower_loop(lower, stmt, &loop, 0, 0, out);
         return;

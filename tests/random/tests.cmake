@@ -26,6 +26,17 @@ if(TARGET tilec)
                                             --minutes 4)
   set_tests_properties(random_programs random_programs_lanes random_programs_more random_programs_new PROPERTIES TIMEOUT 1800
                        REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/oracle")
+  # Conversions of fragments: right, by the cheapest way, with the wavefronts that are printed; 2,000 in tier 2.
+  add_test(NAME random_conversions COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
+                                           $<TARGET_FILE:tilec> --count 100)
+  foreach(target sm_80 sm_90a)
+    add_test(NAME random_conversions_${target} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
+                                                       $<TARGET_FILE:tilec> --count 2000 --target ${target})
+    set_tests_properties(random_conversions_${target} PROPERTIES TIMEOUT 1800)
+    tilec_tier("release:2" random_conversions_${target})
+  endforeach()
+  set_tests_properties(random_conversions PROPERTIES TIMEOUT 600)
+  tilec_tier("release:1" random_conversions)
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes)
   tilec_tier("release:2" random_programs_more)
   tilec_tier("release:2;new_seeds" random_programs_new)

@@ -375,6 +375,8 @@ static void bad_texts(void **state) {
         {"linear(1,2)", "syntax: expected '[' at column 8, found '1,2)'"},
         {"linear([2000000000000])", "the number 2000000000000 is too large"},
         {"linear([(1048576,1048576)])", "the layout is too large"},
+        {"linear([1,3]:2)", "2 bits for 2 coordinates"},
+        {"linear([1,3]:5)", "2 bits for 5 coordinates"},
         {"(4%,8%):(8,1) x", "syntax: expected the end at column 15, found 'x'"},
         {"((2%,2),8):((16,8),1)", "the mark of a ring is behind its last extent"},
     };
@@ -382,6 +384,32 @@ static void bad_texts(void **state) {
         const char *why = "none";
         assert_null(layout_parse(*state, cases[i].text, 64, &why));
         assert_string_equal(why, cases[i].why);
+    }
+}
+
+// A cut map is the whole one on a smaller box; its ranges are those of the box.
+static void cuts(void **state) {
+    for (int round = 0; round < ROUNDS; round++) {
+        const Layout *whole = random_layout(*state, BITS, 2, 1 + (int)below(2)), *cut, *again;
+        int64_t extents[2], range[2] = {0, 0}, of_whole[LAYOUT_MAX_RANK], of_cut[LAYOUT_MAX_RANK];
+        const char *why = "";
+        for (int i = 0; i < 2; i++)
+            extents[i] = layout_extent_in(whole, i) - (int64_t)below((int)(layout_extent_in(whole, i) + 1) / 2);
+        if (!whole->bits) continue;
+        cut = layout_cut(*state, whole, extents);
+        for (int64_t i = 0; i < extents[0]; i++)
+            for (int64_t j = 0; j < extents[1]; j++) {
+                layout_eval(whole, (int64_t[]){i, j}, of_whole);
+                layout_eval(cut, (int64_t[]){i, j}, of_cut);
+                for (int o = 0; o < whole->rank_out; o++) {
+                    assert_int_equal(of_cut[o], of_whole[o]);
+                    if (of_cut[o] >= range[o]) range[o] = of_cut[o] + 1;
+                }
+            }
+        for (int o = 0; o < whole->rank_out; o++) assert_int_equal(cut->out_shape[o], range[o]);
+        again = layout_parse(*state, layout_text(*state, cut), 0, &why);
+        if (!again) fail_msg("%s: %s", layout_text(*state, cut), why);
+        assert_true(layout_equal(cut, again));
     }
 }
 
@@ -418,6 +446,7 @@ int main(void) {
         IN_ARENA(normal_form),
         IN_ARENA(a_ring_through_slots),
         IN_ARENA(bad_texts),
+        IN_ARENA(cuts),
         IN_ARENA(runs),
     };
     return run(tests);

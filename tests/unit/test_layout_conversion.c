@@ -2,6 +2,7 @@
 // of other extents; ways through shared memory against the addresses of all lanes.
 #include "layout/calculator/convert.h"
 #include "layout/distribution.h"
+#include "layout/shared_way.h"
 #include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 #include <string.h>
@@ -137,22 +138,21 @@ static bool starts_access(const Layout *tv, const int64_t *offsets, int64_t v, i
     return offsets[element(tv, 0, v)] % width == 0;
 }
 
-static void check_accesses(const Layout *tv, const int64_t *offsets, const SharedWay *way, int64_t count,
-                           SharedCost cost, int element_bits) {
-    int64_t seen = 0;
+static void check_accesses(const Layout *tv, const int64_t *offsets, const SharedSide *side, int element_bits) {
+    int64_t seen = 0, width = side->width;
     for (int64_t v = 0; v < tv_values(tv); v++) {
-        if (!starts_access(tv, offsets, v, way->width)) continue;
+        if (!starts_access(tv, offsets, v, width)) continue;
         for (int64_t first = 0; first < tv_threads(tv); first += LANES) {
             int64_t addresses[LANES];
             for (int lane = 0; lane < LANES; lane++)
-                addresses[lane] = offsets[element(tv, first + lane, v)] / way->width * way->width * element_bits / 8;
-            SharedCost counted = shared_cost_counted(addresses, LANES, (int)way->width * element_bits / 8, machine);
-            assert_int_equal(counted.wavefronts, cost.wavefronts);
-            assert_int_equal(counted.phases, cost.phases);
+                addresses[lane] = offsets[element(tv, first + lane, v)] / width * width * element_bits / 8;
+            SharedCost counted = shared_cost_counted(addresses, LANES, (int)width * element_bits / 8, machine);
+            assert_int_equal(counted.wavefronts, side->cost.wavefronts);
+            assert_int_equal(counted.phases, side->cost.phases);
         }
         seen++;
     }
-    assert_int_equal(seen, count);
+    assert_int_equal(seen, side->accesses);
 }
 
 static void shared_ways_cost_what_they_say(void **state) {
@@ -167,11 +167,11 @@ static void shared_ways_cost_what_they_say(void **state) {
                b = distribution_to_linear(&cx, pair.destination, LANES);
         assert_false(cx.failed);
         if (conversion_by_rank(&cx, a, b).kind != CONVERT_BY_SHARED) continue;
-        SharedWay way = shared_way(&cx, a, b, element_bits, machine);
-        if (cx.failed || way.width * element_bits < 8) continue;
+        SharedWay way = shared_way(&cx, a, b, element_bits, (SharedMachine){machine, false, false});
+        if (cx.failed) continue;
         offsets_of(way.shared, offsets);
-        check_accesses(pair.source, offsets, &way, way.stores, way.store_cost, element_bits);
-        check_accesses(pair.destination, offsets, &way, way.loads, way.load_cost, element_bits);
+        check_accesses(pair.source, offsets, &way.store, element_bits);
+        check_accesses(pair.destination, offsets, &way.load, element_bits);
         checked++;
     }
     assert_true(checked > ROUNDS / 20);

@@ -2,10 +2,11 @@
 #include "layout/calculator/bridge.h"
 #include "layout/calculator/encoding.h"
 #include "layout/calculator/linear_text.h"
+#include "layout/calculator/optimal_swizzle.h"
 #include "layout/calculator/tiled_copy.h"
 #include "layout/conversion.h"
 #include "layout/cost.h"
-#include "layout/optimal_swizzle.h"
+#include "layout/shared_way.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 
@@ -210,11 +211,12 @@ static void the_search_finds_ldmatrix(void **state) {
     Linear destination = to_linear(&cx, a, 64, 64), conversion;
     for (int transposed = 0; transposed < 2; transposed++) {
         Linear source = to_linear(&cx, transposed ? columns : rows, 64, 64);
-        SwizzleChoice choice = optimal_swizzle_choice(&cx, source, destination, 16, false, true);
+        SharedWay choice = shared_way(&cx, source, destination, 16, (SharedMachine){machine, false, true});
         assert_string_equal(cx.reason, "");
-        assert_int_equal(choice.store, ACCESS_PLAIN);
-        assert_int_equal(choice.load, transposed ? ACCESS_MATRIX_TRANSPOSED : ACCESS_MATRIX);
-        assert_int_equal(choice.conflicts.read + choice.conflicts.write, 0);
+        assert_int_equal(choice.store.instruction, SHARED_VECTORS);
+        assert_int_equal(choice.load.instruction, transposed ? SHARED_MATRIX_TRANSPOSED : SHARED_MATRIX);
+        assert_int_equal(choice.store.cost.wavefronts, choice.store.cost.phases);
+        assert_int_equal(choice.load.cost.wavefronts, choice.load.cost.phases);
         Linear memory = as_offsets(&cx, choice.shared);
         assert_true(matrix_instruction_fits(&cx, destination, memory, 16, transposed, &conversion, permutation));
         assert_int_equal(conflicts_of(&cx, source, choice.shared, 16), 0);
@@ -230,8 +232,9 @@ static void the_search_finds_ldmatrix(void **state) {
     }
     // Nothing in common: narrower accesses.
     Linear one = linear_parse(&cx, conversions[1].source), other = linear_parse(&cx, conversions[1].destination);
-    SwizzleChoice narrow = optimal_swizzle_choice(&cx, one, other, 32, true, true);
-    assert_int_equal(narrow.conflicts.read + narrow.conflicts.write, 0);
+    SharedWay narrow = shared_way(&cx, one, other, 32, (SharedMachine){machine, true, true});
+    assert_int_equal(narrow.store.cost.wavefronts, narrow.store.cost.phases);
+    assert_int_equal(narrow.load.cost.wavefronts, narrow.load.cost.phases);
     assert_false(cx.failed);
 }
 

@@ -14,15 +14,3 @@ typedef struct SwizzleConflicts {
 Linear optimal_swizzle(LayoutContext *cx, Linear source, Linear destination, int element_bits);
 SwizzleConflicts optimal_swizzle_conflicts(LayoutContext *cx, Linear source, Linear destination, Linear shared,
                                            int element_bits);
-
-// The search over instructions: 16-byte loads and stores, and ldmatrix or stmatrix where they are allowed, plain and
-// (16-bit elements) transposed. The pair with the fewest conflicts wins, then the one that needs the least memory
-// (most reps); where no pair moves 16 bytes in common, narrower loads and stores.
-typedef enum { ACCESS_PLAIN, ACCESS_MATRIX, ACCESS_MATRIX_TRANSPOSED } SharedInstruction;
-typedef struct SwizzleChoice {
-    Linear shared;
-    SharedInstruction store, load;
-    SwizzleConflicts conflicts;
-} SwizzleChoice;
-SwizzleChoice optimal_swizzle_choice(LayoutContext *cx, Linear source, Linear destination, int element_bits,
-                                     bool store_matrix, bool load_matrix);

@@ -16,7 +16,7 @@
 // both. The segment is (2,1), (4,2), (8,4), (16,8): the familiar XOR of row and column falls out.
 //
 // Limits: vectorises first and then minimises conflicts, not jointly. Powers of two only.
-#include "layout/optimal_swizzle.h"
+#include "layout/calculator/optimal_swizzle.h"
 #include <string.h>
 
 // Shared memory: 32 banks of 4 bytes; accesses up to 16 bytes.
@@ -301,86 +301,4 @@ SwizzleConflicts optimal_swizzle_conflicts(LayoutContext *cx, Linear source, Lin
     Bits writers = active_lanes(source, shared.ins[in].bits, element_bits);
     Bits readers = active_lanes(destination, shared.ins[in].bits, element_bits);
     return conflicts_in(cx, shared, &writers, &readers);
-}
-
-// ---- the search over instructions ----
-
-// Which lane bits of an instruction lie along the 16 contiguous bytes, and which name the row of 16 bytes.
-typedef struct Instruction {
-    int along_count, along[3], row_count, rows[3];
-} Instruction;
-
-static const Instruction instructions[] = {
-    [ACCESS_PLAIN] = {0, {0}, 3, {0, 1, 2}},                  // ld/st.v4: a thread's registers are the row
-    [ACCESS_MATRIX] = {2, {0, 1}, 3, {2, 3, 4}},              // ldmatrix, stmatrix
-    [ACCESS_MATRIX_TRANSPOSED] = {3, {2, 3, 4}, 2, {0, 1}},   // .trans, 16-bit elements
-};
-
-// The bits that both instructions move as one row; false when they do not agree on 16 bytes.
-static bool common_row(LayoutContext *cx, Linear a, Linear b, const Instruction *ia, const Instruction *ib,
-                       int row_bits, Bits *row) {
-    int a_regs = row_bits - ia->along_count, b_regs = row_bits - ib->along_count;
-    if (a_regs < 0 || b_regs < 0) return false;
-    if (a_regs < b_regs) return common_row(cx, b, a, ib, ia, row_bits, row);
-    Bits a_registers = images(a, "register"), b_registers = images(b, "register");
-    Bits a_lanes = images(a, "lane"), b_lanes = images(b, "lane");
-    *row = common(cx, &a_registers, &b_registers, linear_out_bits(a));
-    if (row->count < b_regs || a_lanes.count < 5 || b_lanes.count < 5) return false;
-    truncate_to(row, b_regs);
-    // The first lanes of b's row are registers of a; the others are a's lanes, in the instruction's order.
-    int extra = a_regs - b_regs;
-    for (int i = 0; i < ib->along_count; i++) {
-        uint64_t lane = b_lanes.items[ib->along[i]];
-        bool fits = i < extra ? has(&a_registers, lane) : a_lanes.items[ia->along[i - extra]] == lane;
-        if (!lane || !fits) return false;
-        add(row, lane);
-    }
-    return true;
-}
-
-// The eight rows of one matrix: lanes, completed by registers that are not in the row itself.
-static bool rows_of(Linear a, const Instruction *instruction, const Bits *row, Bits *rows) {
-    Bits registers = images(a, "register"), lanes = images(a, "lane");
-    int missing = 3 - instruction->row_count;
-    *rows = (Bits){{0}, 0};
-    for (int i = 0; i < registers.count && missing > 0; i++)
-        if (!has(row, registers.items[i])) add(rows, registers.items[i]), missing--;
-    for (int i = 0; i < instruction->row_count; i++) add(rows, lanes.items[instruction->rows[i]]);
-    return missing == 0;
-}
-
-static int repetitions(Linear shared) {
-    return shared.ins[linear_find_in(shared, "reps")].bits;
-}
-
-SwizzleChoice optimal_swizzle_choice(LayoutContext *cx, Linear source, Linear destination, int element_bits,
-                                     bool store_matrix, bool load_matrix) {
-    SwizzleChoice best = {.shared = linear_empty()};
-    if (!check_sides(cx, source, destination, element_bits)) return best;
-    int row_bits = log2_floor(WIDEST_BITS / element_bits);
-    bool found = false;
-    for (int store = ACCESS_PLAIN; store <= (store_matrix ? ACCESS_MATRIX_TRANSPOSED : ACCESS_PLAIN); store++)
-        for (int load = ACCESS_PLAIN; load <= (load_matrix ? ACCESS_MATRIX_TRANSPOSED : ACCESS_PLAIN); load++) {
-            const Instruction *is = &instructions[store], *il = &instructions[load];
-            bool transposes = store == ACCESS_MATRIX_TRANSPOSED || load == ACCESS_MATRIX_TRANSPOSED;
-            Attempt attempt = {.side = BY_NEITHER};
-            if ((transposes && element_bits != 16) ||
-                !common_row(cx, source, destination, is, il, row_bits, &attempt.vector) ||
-                !rows_of(source, is, &attempt.vector, &attempt.writers) ||
-                !rows_of(destination, il, &attempt.vector, &attempt.readers))
-                continue;
-            attempt.kept_reps = store != ACCESS_PLAIN && load != ACCESS_PLAIN ? 2 : 0;   // for .x4
-            LayoutContext trial = layout_context(cx->arena);
-            Linear shared = build(&trial, source, destination, element_bits, &attempt);
-            if (trial.failed) continue;
-            SwizzleConflicts c = conflicts_in(cx, shared, &attempt.writers, &attempt.readers);
-            int64_t sum = c.read + c.write, least = best.conflicts.read + best.conflicts.write;
-            bool better = !found || sum < least || (sum == least && repetitions(shared) > repetitions(best.shared));
-            if (better) best = (SwizzleChoice){shared, (SharedInstruction)store, (SharedInstruction)load, c};
-            found = true;
-        }
-    if (found) return best;
-    best.shared = optimal_swizzle(cx, source, destination, element_bits);   // narrower loads and stores
-    if (!cx->failed) best.conflicts = optimal_swizzle_conflicts(cx, source, destination, best.shared, element_bits);
-    return best;
 }

@@ -1,0 +1,33 @@
+// The cheapest way through shared memory between two register layouts of one tile: where each element lies, and by
+// which instructions it comes and goes. Costs are exact.
+#pragma once
+#include "layout/cost.h"
+#include "layout/layout.h"
+#include "layout/linear.h"
+
+typedef enum { SHARED_VECTORS, SHARED_MATRIX, SHARED_MATRIX_TRANSPOSED } SharedInstruction;
+
+// Accesses of a warp on one side.
+typedef struct SharedSide {
+    SharedInstruction instruction;
+    int64_t width;      // elements that a lane moves at once; of ldmatrix and stmatrix those of a row
+    int64_t accesses;   // instructions
+    SharedCost cost;    // of each
+} SharedSide;
+
+typedef struct SharedWay {
+    Linear shared;   // (vector, bank, segment) -> tile, one to one: the bits of an element's place, lowest first
+    SharedSide store, load;
+} SharedWay;
+
+typedef struct SharedMachine {
+    MemoryShape memory;
+    bool stmatrix, ldmatrix;   // allowed
+} SharedMachine;
+
+// Of layouts (register, lane, warp) -> tile. Refused where registers or threads hold sums of bits that are not
+// independent.
+SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine);
+int64_t shared_way_wavefronts(const SharedWay *way);   // of a warp
+// tile -> place in memory, of a tile of these extents: what goes beyond the way's own tile in a dim repeats it.
+const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const int64_t *shape, int element_bits);

@@ -1,0 +1,467 @@
+#!/usr/bin/env python3
+"""Random conversions of fragments between two layouts: right on the emulator, by the cheapest way, with the cost that is printed.
+
+    random_conversions.py TILEC [--count 2000] [--seed 1] [--target sm_90a]    checks of the list below
+    random_conversions.py TILEC --write FOLDER [--count 300]                   the programs and their code, through ptxas
+    random_conversions.py TILEC-GPU --compiled FOLDER                          runs those on the device
+
+Elements of 8 to 64 bits, 32 to 512 threads, extents that are powers of two and others, replicas, few or many bits exchanged.
+What is checked comes from enumeration of lanes and values, by a model of its own (nothing here asks `tilec layout`):
+
+    results     each element has its value (tilec test)
+    way         what each thread has moves within threads; of what is within warps both ways are compared, and the cheaper is taken
+    wavefronts  words of shared memory by bank, phase by phase, are as many as the remark says, for the first and the last warp
+    optimum     on bits: no way through shared memory has fewer wavefronts than that (see `optimum`)
+"""
+import argparse
+import collections
+import itertools
+import math
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+TYPES = {"i8": 8, "u8": 8, "i16": 16, "f16": 16, "bf16": 16, "i32": 32, "f32": 32, "i64": 64, "f64": 64}
+LANES, BANKS, WORD, WIDEST = 32, 32, 4, 16
+MOST_BYTES, MOST_VALUES = 48 * 1024, 64
+
+
+# ---- layouts: digits (extent, stride, output), fastest first, of threads and of values ----
+
+def factors(extent):
+    """2 x 2 x ..., then what is odd."""
+    found = []
+    while extent % 2 == 0:
+        found.append(2)
+        extent //= 2
+    return found + ([extent] if extent > 1 else [])
+
+
+class Layout:
+
+    def __init__(self, threads, values):
+        self.threads, self.values = threads, values
+
+    def text(self):
+        halves = [[], []]
+        for digits in (self.threads, self.values):
+            digits = digits or [(1, 0, 0)]
+            halves[0].append("(" + ",".join(str(e) for e, _, _ in digits) + ")")
+            halves[1].append("(" + ",".join(f"{s}@{o}" if s else "0" for _, s, o in digits) + ")")
+        return f"({','.join(halves[0])}):({','.join(halves[1])})"
+
+    def at(self, thread, value):
+        place = [0, 0]
+        for number, digits in ((thread, self.threads), (value, self.values)):
+            for extent, stride, out in digits:
+                place[out] += number % extent * stride
+                number //= extent
+        return tuple(place)
+
+    def count(self, which):
+        return math.prod(e for e, _, _ in (self.threads if which == 0 else self.values))
+
+    def on_bits(self):
+        return all(e == 2 for e, _, _ in self.threads + self.values)
+
+
+class Conversion:
+    """A pair of layouts of one tile."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        r = self.random = random.Random(f"conversion {seed}")
+        self.type = r.choice(list(TYPES))
+        self.bytes = TYPES[self.type] // 8
+        self.binary = r.random() < 0.65
+        while True:
+            warps = r.choice([1, 1, 2, 2, 4, 4, 8, 16] if self.binary or r.random() < 0.7 else [3, 5, 6, 12])
+            self.count = LANES * warps
+            self.shape = [2 ** r.randint(0, 7), 2 ** r.randint(2, 8)]
+            if not self.binary:
+                self.shape[r.randrange(2)] *= r.choice([3, 3, 5, 7])
+            size = math.prod(self.shape)
+            if warps % 3 == 0 and size % 3 or warps % 5 == 0 and size % 5:
+                continue
+            if self.count <= size <= self.count * MOST_VALUES and size * self.bytes <= MOST_BYTES:
+                break
+        self.source = self.spread(None)
+        self.destination = self.spread(self.order)
+
+    def spread(self, before):
+        """Digits of both dims in an order: those of the threads first. Few exchanges of the order before, or another one."""
+        r = self.random
+        digits = []
+        for dim in range(2):
+            stride = 1
+            parts = factors(self.shape[dim])
+            if r.random() < 0.2:
+                r.shuffle(parts)   # the odd digit is not the slowest one
+            if before:
+                parts = [e for e, _, o in sorted(before, key=lambda d: d[1]) if o == dim]
+            for extent in parts:
+                digits.append((extent, stride, dim))
+                stride *= extent
+        odd_threads = [p for p in (3, 5) if self.count % p == 0]
+        if before and r.random() < 0.6:
+            order = list(before)
+            for _ in range(r.randint(1, 4)):
+                i, j = r.randrange(len(order)), r.randrange(len(order))
+                order[i], order[j] = order[j], order[i]
+        else:
+            order = digits
+            r.shuffle(order)
+            if r.random() < 0.4:   # what lies together along the second dim comes first among the values
+                order.sort(key=lambda d: not (d[2] == 1 and d[1] < 16 // self.bytes) or r.random() < 0.2, reverse=True)
+        threads, values, left = [], [], self.count
+        for digit in order:
+            takes = left % digit[0] == 0 and (digit[0] == 2 and left % 2 == 0 or digit[0] in odd_threads)
+            if takes:
+                threads.append(digit)
+                left //= digit[0]
+            else:
+                values.append(digit)
+        if left > 1:   # replicas
+            threads += [(e, 0, 0) for e in factors(left)]
+        self.order = threads + values if left == 1 else order
+        return Layout(threads, values)
+
+    def name(self):
+        return f"c{self.seed}"
+
+    def text(self, store="copy(w, y);"):
+        shape = ", ".join(map(str, self.shape))
+        most = 97 if self.bytes == 1 else 251 if self.bytes == 2 else 65521
+        value = f"(i * {self.shape[1]} + j) * 7 % {most}"
+        return f"""kernel {self.name()}(x: {self.type}[{shape}], y: out {self.type}[{shape}]) {{
+    grid (b in 1) threads {self.count} {{
+        fragment v: {self.type}[{shape}] layout "{self.source.text()}";
+        fragment w: {self.type}[{shape}] layout "{self.destination.text()}";
+        copy(x, v);
+        copy(v, w);
+        {store}
+    }}
+}}
+reference {self.name()} {{ for (i in {self.shape[0]}, j in {self.shape[1]}) y[i, j] = x[i, j]; }}
+test {self.name()} () {{ for (i in {self.shape[0]}, j in {self.shape[1]}) x[i, j] = {value}; }} tolerance 0;
+"""
+
+
+# ---- places in shared memory, from the text of a layout ----
+
+class Memory:
+    """`Sw<B,M,S> o shape:strides` or `linear([..],[..])` of a tile of two dims, to one offset of elements."""
+
+    def __init__(self, text, element_bytes):
+        self.swizzle, self.bits, self.bytes = None, None, element_bytes
+        found = re.fullmatch(r"Sw<(\d+),(\d+),(\d+)> o (.*)", text)
+        if found:
+            self.swizzle = tuple(map(int, found.groups()[:3]))
+            text = found.group(4)
+        if text.startswith("linear("):
+            self.bits = [[int(n) for n in part.split(",") if n] for part in re.findall(r"\[([^]]*)\]", text)]
+            return
+        shape, strides = (self.nested(half) for half in text.split(":"))
+        self.dims = [[(e, s if len(s) == 2 else (s[0], 0)) for e, s in zip(*dim)] for dim in zip(shape, strides)]
+        self.ranges = [1] * (1 + max(out for digits in self.dims for _, (_, out) in digits))
+        for (extent,), (stride, out) in (digit for digits in self.dims for digit in digits):
+            self.ranges[out] += (extent - 1) * stride
+
+    @staticmethod
+    def nested(text):
+        """Of each dim its digits; `n@o` as (n, o)."""
+        as_tuples = re.sub(r"(\d+)@(\d+)", r"'\1@\2'", text)
+        halves = eval(as_tuples, {"__builtins__": {}})   # nested tuples of numbers and texts
+        number = lambda leaf: tuple(map(int, leaf.split("@"))) if isinstance(leaf, str) else (leaf,)
+        return [[number(leaf) for leaf in (dim if isinstance(dim, tuple) else (dim,))] for dim in halves]
+
+    def offset(self, at):
+        if self.bits:
+            place = 0
+            for x, images in zip(at, self.bits):
+                for bit, image in enumerate(images):
+                    place ^= image if x >> bit & 1 else 0
+            return place
+        outs = [0] * len(self.ranges)
+        for x, digits in zip(at, self.dims):
+            for d, ((extent,), (stride, out)) in enumerate(digits):
+                outs[out] += (x if d == len(digits) - 1 else x % extent) * stride
+                x //= extent
+        if self.swizzle:
+            b, m, s = self.swizzle
+            byte = outs[-1] * self.bytes
+            byte ^= (byte >> (m + s) & (2 ** b - 1)) << m
+            outs[-1] = byte // self.bytes
+        place = 0
+        for value, extent in zip(outs, self.ranges):
+            place = place * extent + value
+        return place
+
+
+def wavefronts_of_phase(addresses, size):
+    """The most words that one bank has to give."""
+    banks = collections.defaultdict(set)
+    for address in addresses:
+        for word in range(address // WORD, (address + size - 1) // WORD + 1):
+            banks[word % BANKS].add(word)
+    return max((len(words) for words in banks.values()), default=0)
+
+
+def holds_vectors(places, width):
+    """The thread's elements are groups that lie together, aligned."""
+    return all(p - p % width + e in places for p in places for e in range(width))
+
+
+def places_of(layout, memory, thread, store):
+    """Place -> value of what the thread accesses: of replicas the first one stores."""
+    weight = 1
+    for extent, stride, _ in layout.threads:
+        if store and not stride and thread // weight % extent:
+            return {}
+        weight *= extent
+    return {memory.offset(layout.at(thread, v)): v for v in range(layout.count(1))}
+
+
+def wavefronts(layout, memory, first, store, matrix):
+    """Of the warp whose first thread is `first`, over all its accesses."""
+    size = memory.bytes
+    elements = [places_of(layout, memory, first + lane, store) for lane in range(LANES)]
+    if matrix:
+        return matrix_wavefronts(layout, elements, size)
+    width = max(w for w in (16, 8, 4, 2, 1) if w * size <= WIDEST and all(holds_vectors(held, w) for held in elements))
+    accesses = collections.defaultdict(dict)   # by the value: the lanes' vectors
+    for lane, held in enumerate(elements):
+        for place, value in held.items():
+            accesses[value][lane] = place - place % width
+    distinct = {tuple(sorted(access.items())) for access in accesses.values()}
+    together = max(1, min(LANES, BANKS * WORD // max(width * size, WORD)))
+    return sum(wavefronts_of_phase([place * size for lane, place in access if begin <= lane < begin + together], width * size)
+               for access in distinct for begin in range(0, LANES, together))
+
+
+def matrix_wavefronts(layout, elements, size):
+    """Each matrix has eight rows of 16 bytes. A value of all lanes lies in eight rows, or transposed in four: then the first
+    value bit that leads to other rows names the other four."""
+    row = WIDEST // size
+    rows_of = collections.defaultdict(set)
+    for held in elements:
+        for place, value in held.items():
+            rows_of[value].add(place - place % row)
+    partner = {value: value for value in rows_of}
+    if any(len(rows) == 4 for rows in rows_of.values()):
+        weights = [math.prod(e for e, _, _ in layout.values[:d]) for d in range(len(layout.values))]
+        weight = next(w for w, (e, s, _) in zip(weights, layout.values) if e % 2 == 0 and rows_of[w] != rows_of[0])
+        partner = {value: value + weight if value // weight % 2 == 0 else value - weight for value in rows_of}
+    matrices = {frozenset(rows_of[value] | rows_of[partner[value]]) for value in rows_of}
+    assert all(len(rows) == 8 for rows in matrices), "a matrix has eight rows"
+    return sum(wavefronts_of_phase([place * size for place in rows], WIDEST) for rows in matrices)
+
+
+# ---- the optimum ----
+
+def matrix_rows(conversion, side):
+    """Rows of 16 bytes that `side` moves by matrices, as bits of the tile in their order."""
+    lanes = [(s, o) for _, s, o in side.threads[:5]]
+    values = {(s, o) for _, s, o in side.values}
+    own = int(math.log2(WORD // conversion.bytes))
+    for first in itertools.permutations(values, own):
+        yield list(first) + lanes[:2]
+    if conversion.bytes == 2:
+        yield lanes[2:]
+
+
+def next_to_rows(conversion, row, other, cost):
+    """The fewest wavefronts of `other` by vectors: a prefix of the row. The row takes its banks in every phase; if the lanes of a
+    phase need more than the banks that are left, they conflict."""
+    held = {(s, o) for _, s, o in other.values}
+    most = next((n for n, bit in enumerate(row) if bit not in held), len(row))
+
+    def of(width):
+        words = max(0, width + int(math.log2(conversion.bytes / WORD)))
+        active = {(s, o) for _, s, o in other.threads[:5 - words] if s}
+        return cost(width) * 2 ** max(0, len(active | set(row)) - int(math.log2(BANKS * WORD // conversion.bytes)))
+
+    return min(of(width) for width in range(most + 1))
+
+
+def optimum(conversion, matrices):
+    """No way has fewer wavefronts than each side by itself, without conflicts, with the widest vectors that both can have.
+
+    The first bits of a place are those of the wider vector; those of the narrower vector are a prefix, which both sides hold in registers.
+    So of the widths a and b the smaller is within the common registers. An access of w bytes by 32 lanes takes max(1, w / 4) wavefronts.
+    Matrices, of the sides in `matrices`, move 128 bytes a wavefront."""
+    sides = [conversion.source, conversion.destination]
+    registers = [{(s, o) for _, s, o in side.values} for side in sides]
+    common, most = len(registers[0] & registers[1]), int(math.log2(WIDEST // conversion.bytes))
+    counts = [len(r) for r in registers]
+
+    def cost(side, width):
+        return 2 ** (counts[side] - width) * max(1, 2 ** width * conversion.bytes // WORD)
+
+    best = min(cost(0, a) + cost(1, b) for a in range(min(most, counts[0]) + 1)
+               for b in range(min(most, counts[1]) + 1) if min(a, b) <= common)
+    whole = [max(1, 2 ** n * LANES * conversion.bytes // (BANKS * WORD)) for n in counts]
+    if len(matrices) == 2:
+        return min(best, sum(whole))
+    for side in matrices:
+        for row in matrix_rows(conversion, sides[side]):
+            best = min(best, whole[side] + next_to_rows(conversion, row, sides[1 - side], lambda width: cost(1 - side, width)))
+    return best
+
+
+# ---- what tilec did ----
+
+def decisions(tilec, target, path):
+    """By kernel: (way, layout of the scratch or None, (store, load) mechanisms, note)."""
+    done = subprocess.run([str(tilec), "opt", "-R", f"--target={target}", "--stop-after=swizzle-allocation", "--repro-dir=none", str(path)],
+                          capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    lines = path.read_text().split("\n")
+    kernel_of, name = {}, None
+    for number, line in enumerate(lines, 1):
+        name = line[7:line.index("(")] if line.startswith("kernel ") else name
+        kernel_of[number] = name
+    notes, at = {}, None
+    for line in done.stderr.split("\n"):
+        found = re.search(r":(\d+):\d+: remark\[(T\d+)\]", line)
+        if found:
+            at = kernel_of[int(found.group(1))] if found.group(2) == "T0531" else None
+        elif at and "= note: from " in line:
+            notes.setdefault(at, line.split("= note: ", 1)[1])
+    found = {}
+    for block in re.split(r"(?m)^(?=@|kernel )", done.stdout):
+        head = re.search(r"kernel (\w+)\(", block)
+        if not head or head.group(1) in found:
+            continue
+        shared = re.search(r'shared v_1: (\w+)\[[^]]*\] layout "([^"]*)"', block)
+        store = re.search(r"^(.*) copy\(v, v_1\);", block, re.M)
+        load = re.search(r"^(.*) copy\(v_1, w\);", block, re.M)
+        direct = re.search(r"^(.*)copy\(v, w\);", block, re.M)
+        via = lambda m: re.search(r"@via\((\w+)\)", m.group(1)).group(1) if m and "@via" in m.group(1) else "loop"
+        way = "shared" if shared else "shuffle" if direct and via(direct) == "shuffle" else "threads"
+        found[head.group(1)] = (way, shared and shared.group(2), (via(store), via(load)), notes.get(head.group(1), ""))
+    return found
+
+
+def within(conversion, group):
+    """Whether each group of threads has what it needs."""
+    a, b = conversion.source, conversion.destination
+    for first in range(0, conversion.count, group):
+        has = {a.at(t, v) for t in range(first, first + group) for v in range(a.count(1))}
+        if any(b.at(t, v) not in has for t in range(first, first + group) for v in range(b.count(1))):
+            return False
+    return True
+
+
+def problems(conversion, decision, target, counts):
+    way, layout, mechanisms, note = decision
+    if within(conversion, 1):
+        counts["within threads"] += 1
+        if way == "shared":
+            yield "goes through shared memory, and each thread has what it needs"
+        return
+    clocks = [int(n) for n in re.findall(r"(?:, |: )(\d+)(?: clocks|\)$)", note)]
+    counts[way] += 1
+    if len(clocks) == 2 and clocks[0] > clocks[1]:
+        yield f"takes the dearer way: {note}"
+    if way == "shared" and within(conversion, LANES) and len(clocks) < 2:
+        counts["shared: not compared with shuffles"] += 1
+    if way != "shared":
+        return
+    memory = Memory(layout, conversion.bytes)
+    sides = [(conversion.source, True, mechanisms[0]), (conversion.destination, False, mechanisms[1])]
+    printed = re.search(r"(\d+) wavefronts of shared memory a warp", note)
+    if not printed:
+        counts["shared: by loops"] += 1
+        return
+    counts["shared: " + " and ".join(mechanisms)] += 1
+    warps = {0, conversion.count - LANES}
+    got = [[wavefronts(side, memory, first, store, via == "matrix") for side, store, via in sides] for first in warps]
+    most = max(map(sum, got))
+    if most != int(printed.group(1)):
+        yield f"{most} wavefronts {got} and not {printed.group(1)}: {note} {layout} {mechanisms}"
+    if conversion.source.on_bits() and conversion.destination.on_bits():
+        best = optimum(conversion, [i for i in range(2) if mechanisms[i] == "matrix"])
+        counts["shared, on bits"] += 1
+        if int(printed.group(1)) > best:
+            yield f"{printed.group(1)} wavefronts, {best} are possible: {note} {layout} {mechanisms}"
+
+
+# ---- all of them ----
+
+def batches(options):
+    for first in range(options.seed, options.seed + options.count, options.batch):
+        last = min(first + options.batch, options.seed + options.count)
+        yield [Conversion(seed) for seed in range(first, last)]
+
+
+def check(options):
+    counts, bad = collections.Counter(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        for batch in batches(options):
+            path = pathlib.Path(folder) / "conversions.tile"
+            path.write_text("\n".join(c.text() for c in batch))
+            done = subprocess.run([str(options.tilec), "test", f"--target={options.target}", "--repro-dir=none", str(path)], capture_output=True, text=True)
+            said = done.stdout + done.stderr
+            counts["right"] += len(re.findall(r"^ok ", said, re.M))
+            if done.returncode or len(re.findall(r"^ok ", said, re.M)) != len(batch):
+                bad += 1
+                print(f"seeds {batch[0].seed} to {batch[-1].seed}: exit {done.returncode}\n{said[-3000:]}", flush=True)
+                continue
+            found = decisions(options.tilec, options.target, path)
+            for conversion in batch:
+                for problem in problems(conversion, found[conversion.name()], options.target, counts):
+                    bad += 1
+                    print(f"seed {conversion.seed}: {problem}\n{conversion.text()}", flush=True)
+    print(f"seeds {options.seed} to {options.seed + options.count - 1}: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())))
+    print(f"{bad} problems")
+    return 1 if bad or not counts["right"] else 0
+
+
+def write(options):
+    options.write.mkdir(parents=True, exist_ok=True)
+    failed = 0
+    for batch in batches(options):
+        path = options.write / f"conversions_{batch[0].seed:05d}.tile"
+        path.write_text("\n".join(c.text() for c in batch))
+        done = subprocess.run([str(options.tilec), "test", "--device=gpu", f"--target={options.target}", "--repro-dir=none",
+                               f"--compile-only={options.write / 'cubin'}", str(path)], capture_output=True, text=True)
+        failed += done.returncode != 0
+        if done.returncode:
+            print(f"{path}: exit {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}", flush=True)
+    print(f"{options.count} conversions, {failed} batches that do not compile")
+    return 1 if failed else 0
+
+
+def on_device(options):
+    counts = collections.Counter()
+    for path in sorted(options.compiled.glob("conversions_*.tile")):
+        done = subprocess.run([str(options.tilec), "test", "--device=gpu", f"--compiled={options.compiled / 'cubin'}", str(path)],
+                              capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        counts.update(ok=len(re.findall(r"^ok ", said, re.M)), failed=len(re.findall(r"^FAIL |error\[", said, re.M)))
+        if done.returncode:
+            print(f"{path}: exit {done.returncode}\n{said[-4000:]}", flush=True)
+    print(f"on the device: {counts['ok']} passed, {counts['failed']} failed")
+    return 1 if counts["failed"] or not counts["ok"] else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--batch", type=int, default=25)
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--compiled", type=pathlib.Path)
+    options = parser.parse_args()
+    return (write if options.write else on_device if options.compiled else check)(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
