@@ -4,7 +4,7 @@
 //     layout.c  layout_text.c                  the type, its queries, its notation
 //     algebra.c                                composition, inverses, product, quotient, kernel, image
 //     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
-//     distribution.c  swizzle.c                how a tile is spread over threads; XOR swizzles
+//     distribution.c  swizzle.c  shared_swizzle.c  a tile over threads; XOR swizzles; those for all accesses
 //     conversion.c  shared_way.c  cost.c       cheapest way between distributions; wavefronts and sectors of an access
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals

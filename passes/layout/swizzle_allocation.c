@@ -4,8 +4,8 @@
 // layouts are evaluated on all accesses. The one with the fewest predicted bank conflicts wins, the earlier one on a
 // tie:
 //     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes, as for TMA and wgmma);
-//     row-major with any Sw<B,M,S>, 16 bytes at a time first (a transposed side needs, say, Sw<3,4,6>, accumulators of
-//     32 bits whose rows are stored 8 bytes a lane Sw<2,5,2>); rows padded by one access.
+//     row-major with the XORs that make the wavefronts of all accesses together the fewest (layout/shared_swizzle.h),
+//     the longest runs first; rows padded by one access, where that adds no more than half a tile.
 // A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs the extra accesses elsewhere.
 //
 // Offset. A buffer is live from its first to its last use. A use in a loop counts for the whole loop if the declaration
@@ -17,6 +17,7 @@
 //
 // Leading dims beyond the last two (slots) pass through the layout.
 #include "ir/build.h"
+#include "layout/shared_swizzle.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
 #include "passes/pass.h"
@@ -57,17 +58,52 @@ static void consider(Chooser *chooser, const Layout *layout) {
     chooser->conflicts = conflicts;
 }
 
-static void consider_swizzles(Chooser *chooser, const Layout *plain) {
-    static const int bases[] = {4, 3, 2, 5, 6};   // 16 bytes at a time first: the widest accesses
-    int element_bits = type_bits(chooser->buf->type);
-    for (int b = 0; b < COUNT_OF(bases); b++)
-        for (int bits = 1; bits <= 5; bits++)
-            for (int shift = bits; bases[b] + bits + shift < 20; shift++) {
-                Swizzle swizzle = {bits, bases[b], shift};
-                const Layout *swizzled = layout_with_swizzle(chooser->context->arena, plain, swizzle, element_bits);
-                if (!swizzled) break;   // no longer period fits either
-                consider(chooser, swizzled);
-            }
+// Row-major index of the element of a lane.
+static int64_t index_of(const SharedAccess *access, const int64_t *shape, int lane) {
+    int rank = access->buf->rank;
+    const int64_t *element = &access->element[lane * rank];
+    return element[0] < 0 ? -1 : element[rank - 2] * shape[1] + element[rank - 1];
+}
+
+// How its lanes differ, of the first step; others lie elsewhere in the same way. False: not by their bits.
+static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, const int64_t *shape, int64_t run,
+                           SwizzleAccess *out) {
+    int64_t first = index_of(access, shape, 0), lanes = access->lanes;
+    bool whole = access->vector <= run;
+    *out = (SwizzleAccess){.width = whole ? access->vector : 1};
+    int64_t bytes = out->width * type_bytes(access->buf->type), row = chooser->context->target->bank_bytes;
+    for (int64_t width = bytes; width > row; width /= 2) lanes /= 2;   // lanes of a phase
+    out->phases = access->steps * (access->lanes / lanes) * (whole ? 1 : access->vector);
+    for (int lane = 0; lane < lanes; lane++) {
+        int64_t index = index_of(access, shape, lane), expected = first;
+        if (index < 0) continue;
+        if (lane && !(lane & (lane - 1))) out->spread[out->bits++] = (uint64_t)(index ^ first);
+        for (int bit = 0; bit < out->bits; bit++)
+            if (lane >> bit & 1) expected ^= (int64_t)out->spread[bit];
+        if (first < 0 || index != expected) return false;
+    }
+    return true;
+}
+
+static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run) {
+    const Target *target = chooser->context->target;
+    VEC(SwizzleAccess) spreads = {0};
+    LayoutContext cx = layout_context(chooser->context->arena);
+    VEC_EACH (const SharedAccess, access, chooser->accesses) {
+        SwizzleAccess spread;
+        if (access->buf != chooser->buf || !swizzle_access(chooser, access, shape, run, &spread)) continue;
+        vec_push(cx.arena, &spreads, spread);
+    }
+    MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    consider(chooser, fewest_wavefronts(&cx, shape, type_bits(chooser->buf->type), run, spreads.items, spreads.count,
+                                        memory));
+}
+
+static int64_t longest_run(const Chooser *chooser) {
+    int64_t run = 1;
+    VEC_EACH (const SharedAccess, access, chooser->accesses)
+        if (access->buf == chooser->buf && access->vector > run) run = access->vector;
+    return run;
 }
 
 // Panels, if TMA or wgmma uses the buffer; none for a vector.
@@ -132,10 +168,10 @@ static const Layout *choose_layout(PassContext *context, const SharedAccessVec *
     consider(&chooser, plain);
     for (int chunks = 8; chunks >= 2; chunks /= 2)
         consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
-    if (!chooser.best || chooser.conflicts > 0)
-        consider_swizzles(&chooser, layout_padded(arena, shape[0], shape[1], shape[1]));
+    for (int64_t run = longest_run(&chooser); run >= 1; run /= 2)
+        if (!chooser.best || chooser.conflicts > 0) consider_swizzle(&chooser, shape, run);
     for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
-        consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
+        if (2 * pad <= shape[1]) consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
     return chooser.best ? chooser.best : plain;   // no layout is legal for indices outside of the tile
 }
 

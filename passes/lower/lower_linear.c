@@ -73,14 +73,14 @@ bool linear_copy_of(const Target *target, const Stmt *stmt, LinearCopy *out) {
 
 // Bits of places that one value step alone reaches, and no thread.
 static int64_t added_bits(const LinearCopy *copy) {
-    int64_t once = 0, more = 0;
+    int64_t reached = 0, more = 0;
     for (int i = 0; i < copy->threads.count; i++) more |= copy->threads.items[i].stride;
     for (int i = 0; i < copy->values.count; i++) {
         int64_t reach = copy->values.items[i].stride;
-        more |= once & reach;
-        once |= reach;
+        more |= reached & reach;
+        reached |= reach;
     }
-    return once & ~more;
+    return reached & ~more;
 }
 
 typedef struct Place {

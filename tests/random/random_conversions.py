@@ -97,12 +97,12 @@ class Conversion:
         digits = []
         for dim in range(2):
             stride = 1
-            parts = factors(self.shape[dim])
+            extents = factors(self.shape[dim])
             if r.random() < 0.2:
-                r.shuffle(parts)   # the odd digit is not the slowest one
+                r.shuffle(extents)   # the odd digit is not the slowest one
             if before:
-                parts = [e for e, _, o in sorted(before, key=lambda d: d[1]) if o == dim]
-            for extent in parts:
+                extents = [e for e, _, o in sorted(before, key=lambda d: d[1]) if o == dim]
+            for extent in extents:
                 digits.append((extent, stride, dim))
                 stride *= extent
         odd_threads = [p for p in (3, 5) if self.count % p == 0]
@@ -162,7 +162,7 @@ class Memory:
             self.swizzle = tuple(map(int, found.groups()[:3]))
             text = found.group(4)
         if text.startswith("linear("):
-            self.bits = [[int(n) for n in part.split(",") if n] for part in re.findall(r"\[([^]]*)\]", text)]
+            self.bits = [[int(n) for n in field.split(",") if n] for field in re.findall(r"\[([^]]*)\]", text)]
             return
         shape, strides = (self.nested(half) for half in text.split(":"))
         self.dims = [[(e, s if len(s) == 2 else (s[0], 0)) for e, s in zip(*dim)] for dim in zip(shape, strides)]
@@ -237,9 +237,9 @@ def wavefronts(layout, memory, first, store, matrix):
         for place, value in held.items():
             accesses[value][lane] = place - place % width
     distinct = {tuple(sorted(access.items())) for access in accesses.values()}
-    together = max(1, min(LANES, BANKS * WORD // max(width * size, WORD)))
-    return sum(wavefronts_of_phase([place * size for lane, place in access if begin <= lane < begin + together], width * size)
-               for access in distinct for begin in range(0, LANES, together))
+    phase = max(1, min(LANES, BANKS * WORD // max(width * size, WORD)))
+    return sum(wavefronts_of_phase([place * size for lane, place in access if begin <= lane < begin + phase], width * size)
+               for access in distinct for begin in range(0, LANES, phase))
 
 
 def matrix_wavefronts(layout, elements, size):
