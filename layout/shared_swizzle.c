@@ -1,6 +1,6 @@
 // The swizzle for several accesses, by linear algebra.
 //
-// Row-major, the word of an element is a number of bits: those of the bank, and above them those of the segment (the row of
+// The word of an element is a number of bits: those of the bank, and above them those of the segment (the row of
 // all banks). A swizzle XORs into the bank a linear function T of the segment. In a phase of an access the words of the
 // lanes are an affine space, whose differences P are known; under T, two of them conflict when the banks of their
 // difference cancel. So the phase takes 2^d wavefronts, d the dimension of what of P the banks map to 0, and the sum of
@@ -132,14 +132,23 @@ static Phase phase_of(const SwizzleAccess *access, int element_bits) {
     return phase;
 }
 
+static int64_t panel_of(const int64_t *shape) {
+    return shape[1] & -shape[1];
+}
+
+int64_t swizzle_index(const int64_t *shape, int64_t row, int64_t column) {
+    int64_t panel = panel_of(shape);
+    return (column / panel * shape[0] + row) * panel + column % panel;
+}
+
 // The layout: the index with T of its segment bits.
 static const Layout *with_map(LayoutContext *cx, const Search *s, const int64_t *shape, int element_bits) {
-    LayoutBits bits = {.in = {log2_above(shape[0]), log2_exact(shape[1])}};
+    LayoutBits bits = {.in = {log2_above(shape[0]), log2_above(shape[1])}};
     if (bits.in[0] + bits.in[1] > LAYOUT_MAX_BITS) return NULL;
     int at = 0;
     for (int d = 0; d < 2; d++)
         for (int bit = 0; bit < bits.in[d]; bit++, at++) {
-            uint64_t index = (uint64_t)1 << (bit + (d ? 0 : bits.in[1]));
+            uint64_t index = (uint64_t)swizzle_index(shape, d ? 0 : (int64_t)1 << bit, d ? (int64_t)1 << bit : 0);
             uint64_t word = index * (uint64_t)element_bits / WORD_BITS, segment = word >> s->banks;
             if (segment) index ^= s->best[__builtin_ctzll(segment)] * WORD_BITS / (uint64_t)element_bits;
             bits.images[at][0] = (int64_t)index;
@@ -149,8 +158,9 @@ static const Layout *with_map(LayoutContext *cx, const Search *s, const int64_t 
 
 const Layout *fewest_wavefronts(LayoutContext *cx, const int64_t *shape, int element_bits, int64_t run,
                                 const SwizzleAccess *accesses, int count, MemoryShape memory) {
-    int columns = log2_exact(shape[1]), rows = log2_above(shape[0]);
-    if (columns < 0 || log2_exact(element_bits) < 0 || element_bits > 128) return NULL;
+    int columns = log2_above(shape[1]), rows = log2_above(shape[0]);
+    bool on_bits = log2_exact(shape[1]) >= 0 || log2_exact(shape[0]) >= 0;
+    if (!on_bits || panel_of(shape) < run || log2_exact(element_bits) < 0 || element_bits > 128) return NULL;
     int64_t words = ((int64_t)1 << (columns + rows)) * element_bits / WORD_BITS;
     int64_t own = run * element_bits / WORD_BITS;
     Search s = {.banks = log2_exact(memory.banks), .low = own > 1 ? log2_exact(own) : 0, .count = count};

@@ -58,11 +58,11 @@ static void consider(Chooser *chooser, const Layout *layout) {
     chooser->conflicts = conflicts;
 }
 
-// Row-major index of the element of a lane.
+// Index of the element of a lane, for fewest_wavefronts.
 static int64_t index_of(const SharedAccess *access, const int64_t *shape, int lane) {
     int rank = access->buf->rank;
     const int64_t *element = &access->element[lane * rank];
-    return element[0] < 0 ? -1 : element[rank - 2] * shape[1] + element[rank - 1];
+    return element[0] < 0 ? -1 : swizzle_index(shape, element[rank - 2], element[rank - 1]);
 }
 
 // How its lanes differ, of the first step; others lie elsewhere in the same way. False: not by their bits.
@@ -95,8 +95,8 @@ static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run
         vec_push(cx.arena, &spreads, spread);
     }
     MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
-    consider(chooser, fewest_wavefronts(&cx, shape, type_bits(chooser->buf->type), run, spreads.items, spreads.count,
-                                        memory));
+    consider(chooser,
+             fewest_wavefronts(&cx, shape, type_bits(chooser->buf->type), run, spreads.items, spreads.count, memory));
 }
 
 static int64_t longest_run(const Chooser *chooser) {

@@ -83,6 +83,7 @@ static void no_map_has_fewer(void **state) {
         int64_t size = (1024 / c.element_bits) << segment_bits;
         c.shape[0] = ROWS, c.shape[1] = size / ROWS;
         c.run = segment_bits == 3 ? 128 / c.element_bits : (128 / c.element_bits) >> below(3);
+        if (c.run == 0) c.run = 1;
         int bits = 0;
         while ((int64_t)1 << bits < size) bits++;
         for (int i = 0; i < c.count; i++) c.accesses[i] = random_access(&c, bits);
@@ -109,7 +110,16 @@ static void other_extents(void **state) {
     assert_int_equal(layout_size_out(layout), 48 * 64);
     Case c = {.shape = {48, 64}, .element_bits = 16, .count = 1, .run = 8, .accesses = {rows}};
     assert_int_equal(wavefronts(&c, layout, NULL), 1);
-    assert_null(fewest_wavefronts(&cx, (int64_t[]){64, 48}, 16, 8, &rows, 1, machine));   // columns are no bits
+    // 48 columns are three panels of 16.
+    rows = (SwizzleAccess){.bits = 3, .spread = {16, 32, 64}, .width = 8, .phases = 1};
+    layout = fewest_wavefronts(&cx, (int64_t[]){64, 48}, 16, 8, &rows, 1, machine);
+    assert_non_null(layout);
+    assert_int_equal(layout_size_out(layout), 64 * 48);
+    int64_t addresses[8];
+    for (int row = 0; row < 8; row++) addresses[row] = 2 * layout_linear(layout, (int64_t[]){row, 0});
+    assert_int_equal(shared_cost_counted(addresses, 8, 16, machine).wavefronts, 1);
+    assert_null(fewest_wavefronts(&cx, (int64_t[]){48, 48}, 16, 8, &rows, 1, machine));   // no map of bits
+    assert_null(fewest_wavefronts(&cx, (int64_t[]){64, 52}, 16, 8, &rows, 1, machine));   // a panel has 4 columns
 }
 
 int main(void) {
