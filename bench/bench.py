@@ -25,6 +25,7 @@ import triton
 
 import attention
 import chart
+import convolution  # noqa: F401 (its rows)
 import cubins
 import cublaslt
 import fused      # noqa: F401 (its rows)
