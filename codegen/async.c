@@ -73,22 +73,43 @@ void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
 // ---- copies ----
 
 enum {
-    MOST_DIMS = 5,   // of a tensor map; then where the coordinates begin
+    MOST_DIMS = MOST_COORDINATES,   // of a copy, with its offsets; then where the coordinates begin
     FIRST_MULTICAST = OPERAND_INDEX(TMA_MULTICAST, coordinates),
     FIRST_LOAD = OPERAND_INDEX(TMA_LOAD, coordinates),
     FIRST_STORE = OPERAND_INDEX(TMA_STORE, coordinates),
     FIRST_PREFETCH = OPERAND_INDEX(TMA_PREFETCH, coordinates)
 };
 
-// Coordinates from operand `from` on; how many there are.
-static int coordinates(Gen *gen, const OpCall *call, int from, Value *out) {
-    int count = 0;
-    for (int i = from; i < call->count && has_arg(call, i); i++, count++) {
-        EXPECT(gen->failure, count < MOST_DIMS, "%s with more than %d coordinates", op_info(call->op)->text, MOST_DIMS);
-        out[count] = emit_i32(gen, arg_expr(gen, call, i));
+// The last operands of a copy by a tensor map: coordinates, then the offsets of an im2col map.
+typedef struct Coordinates {
+    int count, offsets;
+} Coordinates;
+
+// Offsets that the map of operand `index` takes in im2col mode; 0: tiled.
+static int offsets_of(Gen *gen, const OpCall *call, int index) {
+    const Param *param = func_hidden(gen->kernel.func, arg_expr(gen, call, index)->var);
+    const Attr *tma = param ? attr_get(param->attrs, ATTR_TMA) : NULL;
+    const Buf *view = tma ? tma->args[0].view : NULL;
+    return view && !im2col_is_merged(view) ? view->im2col->count : 0;
+}
+
+// From operand `from` on, with the map of operand `map`.
+static Coordinates coordinates(Gen *gen, const OpCall *call, int map, int from, Value *out) {
+    Coordinates all = {.offsets = offsets_of(gen, call, map)};
+    for (int i = from; i < call->count && has_arg(call, i); i++, all.count++) {
+        EXPECT(gen->failure, all.count < MOST_DIMS, "%s with more than %d coordinates", op_info(call->op)->text,
+               MOST_DIMS);
+        out[all.count] = emit_i32(gen, arg_expr(gen, call, i));
     }
-    EXPECT(gen->failure, count > 0, "%s without coordinates", op_info(call->op)->text);
-    return count;
+    EXPECT(gen->failure, all.count > all.offsets, "%s with %d coordinates", op_info(call->op)->text, all.count);
+    for (int i = all.count - all.offsets; i < all.count; i++)
+        out[i] = LLVMBuildTrunc(gen->builder, out[i], gen->types.i16, "");
+    return all;
+}
+
+// What intrinsics call the copy's mode and the number of coordinates.
+static const char *mode_text(Gen *gen, Coordinates all) {
+    return arena_printf(gen->arena, "%s.%dd", all.offsets ? "im2col" : "tile", all.count - all.offsets);
 }
 
 static Value in_cluster_window(Gen *gen, Value shared) {
@@ -119,7 +140,9 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[0] = own ? place : in_cluster_window(gen, place);
     args[1] = place_address(gen, ARG_PLACE(gen, call, TMA_LOAD, bar));
     args[2] = tensor_map(gen, call, OPERAND_INDEX(TMA_LOAD, map));
-    int dims = coordinates(gen, call, all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES), count = PLACES + dims;
+    Coordinates at =
+        coordinates(gen, call, OPERAND_INDEX(TMA_LOAD, map), all ? FIRST_MULTICAST : FIRST_LOAD, args + PLACES);
+    int count = PLACES + at.count;
     Value blocks = all ? emit_i32(gen, ARG_EXPR(gen, call, TMA_MULTICAST, mask)) : const_i32(gen, 0);
     if (!own) args[count++] = LLVMBuildTrunc(gen->builder, blocks, gen->types.i16, "");
     args[count++] = policy ? policy : const_i64(gen, 0);
@@ -127,8 +150,8 @@ static void emit_tma_load(Gen *gen, const OpCall *call) {
     args[count++] = LLVMConstInt(gen->types.i1, policy != NULL, 0);
     if (!own) args[count++] = const_i32(gen, 0);   // no pair of CTAs
     const char *name = "llvm.nvvm.cp.async.bulk.tensor.g2s";
-    call_named(gen, arena_printf(gen->arena, "%s.%stile.%dd", name, own ? "cta." : "", dims), gen->types.none, count,
-               args);
+    call_named(gen, arena_printf(gen->arena, "%s.%s%s", name, own ? "cta." : "", mode_text(gen, at)), gen->types.none,
+               count, args);
 }
 
 static void emit_tma_store(Gen *gen, const OpCall *call) {
@@ -136,20 +159,22 @@ static void emit_tma_store(Gen *gen, const OpCall *call) {
     Value args[FIRST_STORE + MOST_DIMS + 2];
     args[0] = place_address(gen, ARG_PLACE(gen, call, TMA_STORE, src));
     args[1] = tensor_map(gen, call, OPERAND_INDEX(TMA_STORE, map));
-    int dims = coordinates(gen, call, FIRST_STORE, args + FIRST_STORE), count = FIRST_STORE + dims;
+    Coordinates at = coordinates(gen, call, OPERAND_INDEX(TMA_STORE, map), FIRST_STORE, args + FIRST_STORE);
+    int count = FIRST_STORE + at.count;
     args[count++] = const_i64(gen, adds ? tma_facts.evict_last : 0);   // what is added to is added to again
     args[count++] = LLVMConstInt(gen->types.i1, adds, 0);
     const char *how = adds ? "reduce.add" : "s2g";
-    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.%s.tile.%dd", how, dims);
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.%s.%s", how, mode_text(gen, at));
     call_named(gen, name, gen->types.none, count, args);
 }
 
 static void emit_tma_prefetch(Gen *gen, const OpCall *call) {
     Value args[FIRST_PREFETCH + MOST_DIMS + 2] = {tensor_map(gen, call, OPERAND_INDEX(TMA_PREFETCH, map))};
-    int dims = coordinates(gen, call, FIRST_PREFETCH, args + FIRST_PREFETCH), count = FIRST_PREFETCH + dims;
+    Coordinates at = coordinates(gen, call, OPERAND_INDEX(TMA_PREFETCH, map), FIRST_PREFETCH, args + FIRST_PREFETCH);
+    int count = FIRST_PREFETCH + at.count;
     args[count++] = const_i64(gen, 0);
     args[count++] = LLVMConstInt(gen->types.i1, 0, 0);   // no policy
-    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.prefetch.tile.%dd", dims);
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.cp.async.bulk.tensor.prefetch.%s", mode_text(gen, at));
     call_named(gen, name, gen->types.none, count, args);
 }
 

@@ -18,6 +18,11 @@
 #include "emulator/machine.h"
 #include <string.h>
 
+// How an im2col map walks from place to place; innermost window first.
+typedef struct Walk {
+    int64_t stride[MOST_WINDOWS], lower[MOST_WINDOWS], upper[MOST_WINDOWS], offset[MOST_WINDOWS];
+} Walk;
+
 struct BulkCopy {
     Agent *agent;   // that started it, while it has not ended
     int lane, group, pc;
@@ -27,35 +32,75 @@ struct BulkCopy {
     MBarrier *barrier;
     int64_t byte;                 // of shared memory, where the box begins
     int64_t at[MAX_RANK];         // coordinates, innermost first
+    Walk walk;                    // of an im2col map
     int64_t moved, first, step;   // rows: the n-th to move is (first + n * step) % rows
     uint8_t *held;
     int64_t held_bytes;
 };
 
 // ---- boxes ----
+// Adds an index of a tensor's dim to the offset; false: it lies outside.
+static bool add_index(const Mem *mem, int dim, int64_t index, int64_t *offset) {
+    *offset += index * mem->stride[dim];
+    return (uint64_t)index < (uint64_t)mem->shape[dim];
+}
+
+// The row of a tiled box: dim d of the box is dim last - d of the tensor.
+static bool tiled_row(const BulkCopy *copy, int64_t row, int64_t *offset) {
+    const MapCode *map = copy->map;
+    bool inside = true;
+    for (int d = 1; d < map->box_rank; d++) {
+        inside &= add_index(copy->tensor, copy->tensor->rank - 1 - d, copy->at[d] + row % map->box[d], offset);
+        row /= map->box[d];
+    }
+    return inside;
+}
+
+// Of a tensor whose leading dims are one.
+static bool merged_row(const BulkCopy *copy, int64_t row, int64_t *offset) {
+    const Mem *mem = copy->tensor;
+    int64_t rows = 1, index = copy->at[1] + row;
+    for (int d = 0; d < mem->rank - 1; d++) rows *= mem->shape[d];
+    *offset += index * mem->stride[mem->rank - 2];
+    return (uint64_t)index < (uint64_t)rows;
+}
+
+// Place after place, as the unit counts them: a coordinate beyond the upper corner goes back to the lower one.
+static bool im2col_row(const BulkCopy *copy, int64_t row, int64_t *offset) {
+    const Walk *walk = &copy->walk;
+    int windows = copy->map->offsets, last = copy->tensor->rank - 1;
+    int64_t at[MOST_WINDOWS], image = copy->at[windows + 1];
+    for (int i = 0; i < windows; i++) at[i] = copy->at[i + 1];
+    for (; row > 0; row--) {
+        int i = 0;
+        while (i < windows && (at[i] += walk->stride[i]) > walk->upper[i]) at[i] = walk->lower[i], i++;
+        image += i == windows;
+    }
+    bool inside = add_index(copy->tensor, 0, image, offset);
+    for (int i = 0; i < windows; i++) inside &= add_index(copy->tensor, last - 1 - i, at[i] + walk->offset[i], offset);
+    return inside;
+}
+
 // Elements of the row that lie inside of the tensor: `count` from its element `skip` on, at element *offset of the
 // tensor.
 static int64_t row_inside(const BulkCopy *copy, int64_t row, int64_t *skip, int64_t *offset) {
     const MapCode *map = copy->map;
     const Mem *mem = copy->tensor;
-    int last = map->rank - 1;
-    bool inside = true;
+    int last = mem->rank - 1;
     *offset = *skip = 0;
     if (map->linear) {
         *offset = copy->at[0] + row * map->box[0];
         return map->box[0];
     }
-    for (int d = 1; d < map->rank; d++) {   // dim d of the box is dim last - d of the tensor
-        int64_t index = copy->at[d] + row % map->box[d];
-        row /= map->box[d];
-        inside &= (uint64_t)index < (uint64_t)mem->shape[last - d];
-        if (inside) *offset += index * mem->stride[last - d];
-    }
+    bool inside = map->offsets  ? im2col_row(copy, row, offset)
+                  : map->merged ? merged_row(copy, row, offset)
+                                : tiled_row(copy, row, offset);
+    if (!inside) return *offset = 0;
     int64_t begin = copy->at[0] < 0 ? 0 : copy->at[0], end = copy->at[0] + map->box[0];
     if (end > mem->shape[last]) end = mem->shape[last];
     *skip = begin - copy->at[0];
     *offset += begin * mem->stride[last];
-    return inside && end > begin ? end - begin : 0;
+    return end > begin ? end - begin : 0;
 }
 
 // The row's bytes lie in shared memory in pieces that stay together; this is where the one from byte `from` on is.
@@ -307,7 +352,7 @@ static void start_line(Agent *agent, const Call *call, int lane) {
 // Whether the box has a row that ends at the end of its tensor's row, within a unit.
 static bool ends_within_unit(const BulkCopy *box) {
     const Mem *mem = box->tensor;
-    int64_t extent = mem->shape[box->map->rank - 1], skip, offset;
+    int64_t extent = mem->shape[mem->rank - 1], skip, offset;
     if (extent * mem->bytes % tma_facts.unit_bytes == 0 || box->at[0] + box->map->box[0] <= extent) return false;
     for (int64_t row = 0; row < box->map->rows; row++)
         if (row_inside(box, row, &skip, &offset)) return true;
@@ -326,8 +371,20 @@ static bool store_fits(Agent *agent, const BulkCopy *box, const char *op) {
     }
     if (!ends_within_unit(box)) return true;
     emu_report(machine, agent->pc, T_EMU_PART_OF_UNIT, op, mem->buf->name,
-               (long long)mem->shape[box->map->rank - 1] * mem->bytes);
+               (long long)mem->shape[mem->rank - 1] * mem->bytes);
     return false;
+}
+
+static Walk walk_of(const Agent *agent, const Im2colCode *im2col, const CallArg *offsets, int lane) {
+    Walk walk = {0};
+    for (int i = 0; i < im2col->count; i++) {
+        const WindowCode *w = &im2col->windows[im2col->count - 1 - i];
+        walk.stride[i] = w->stride;
+        walk.lower[i] = -w->padding;
+        walk.upper[i] = (agent->regs[w->positions].i[lane] - 1) * w->stride - w->padding;
+        walk.offset[i] = agent->regs[offsets[i].slot].i[lane];
+    }
+    return walk;
 }
 
 static void start_lane(Agent *agent, const Call *call, int lane) {
@@ -339,6 +396,7 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
     BulkCopy box = {.store = store, .adds = adds, .map = map->map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
     for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
+    if (map->im2col) box.walk = walk_of(agent, map->im2col, &call->args[coordinates + box.map->rank], lane);
     if (store && !store_fits(agent, &box, op_info(call->op)->text)) return;
     if (!box_place(agent, tile->place, lane, &box)) return;
     if (!all) {

@@ -76,16 +76,29 @@ typedef struct TileDim {
     bool dropped;
 } TileDim;
 
+typedef struct WindowCode {   // of an im2col view (ir.h)
+    int positions;            // slot
+    int64_t taps, stride, padding, dilation;
+} WindowCode;
+
+typedef struct Im2colCode {
+    int count;
+    WindowCode windows[MOST_WINDOWS];
+} Im2colCode;
+
 typedef struct Tile {   // a region operand of a tile op
     int mem, count;
     bool transposed;
+    const Im2colCode *im2col;   // the dims are those of a view of the tensor; NULL: of the buffer
     TileDim dims[MAX_RANK];
 } Tile;
 
 typedef struct MapCode {   // a tensor map: a parameter, and the box that TMA copies
     const Var *var;
     const char *name;
-    int mem, rank, box[MAX_RANK], swizzle;   // innermost dim first
+    int mem, rank, box_rank, box[MAX_RANK], swizzle;   // innermost dim first
+    int offsets;                                       // TensorMap
+    bool merged;
     int64_t rows, row_bytes, pitch;
     bool tf32;     // loads round to it
     bool linear;   // no map: consecutive elements, in pieces of row_bytes
@@ -99,6 +112,7 @@ typedef struct CallArg {
     const Place *place;
     const Tile *tile;
     const MapCode *map;
+    const Im2colCode *im2col;   // of an im2col map
     const char *name;
 } CallArg;
 

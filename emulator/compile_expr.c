@@ -250,9 +250,21 @@ void compile_value_to(Compiler *c, const Expr *e, int slot, bool wide) {
 }
 
 // ---- calls ----
+static const Im2colCode *compile_im2col(Compiler *c, const Buf *view) {
+    Im2colCode *code = NEW(c->arena, Im2colCode);
+    code->count = view->im2col->count;
+    for (int i = 0; i < code->count; i++) {
+        const Window *w = &view->im2col->windows[i];
+        int positions = fit(c, compile_value(c, w->positions), c->many);
+        code->windows[i] = (WindowCode){positions, w->taps, w->stride, w->padding, w->dilation};
+    }
+    return code;
+}
+
 static const Tile *new_tile(Compiler *c, const Region *region) {
     Tile *tile = NEW(c->arena, Tile);
-    tile->mem = compile_mem(c, region->buf);
+    if (region->buf->im2col) tile->im2col = compile_im2col(c, region->buf);
+    tile->mem = compile_mem(c, buf_viewed(region->buf));
     tile->count = region->count;
     tile->transposed = region->transposed;
     for (int d = 0; d < region->count; d++) {
@@ -288,6 +300,9 @@ static const MapCode *compile_map(Compiler *c, const Var *var) {
                       .name = var->name,
                       .mem = compile_mem(c, map.tensor),
                       .rank = map.rank,
+                      .box_rank = map.box_rank,
+                      .offsets = map.offsets,
+                      .merged = map.view && !map.offsets,
                       .swizzle = map.swizzle,
                       .tf32 = map.tf32,
                       .rows = tensor_map_rows(&map),
@@ -302,7 +317,9 @@ static const MapCode *compile_map(Compiler *c, const Var *var) {
 static CallArg compile_arg(Compiler *c, OpId op, const Arg *arg) {
     CallArg out = {.given = arg->value || arg->region || arg->name, .slot = -1, .type = TYPE_NONE, .name = arg->name};
     if (arg->value && arg->value->type == TYPE_TENSORMAP) {
+        const Buf *view = attr_get(func_hidden(c->code->func, arg->value->var)->attrs, ATTR_TMA)->args[0].view;
         out.map = compile_map(c, arg->value->var);
+        if (view && out.map->offsets) out.im2col = compile_im2col(c, view);
     } else if (arg->value) {
         out.has_value = true;
         out.type = arg->value->type;

@@ -93,11 +93,11 @@ static int slot_of(const Code *code, const Var *var) {
 }
 
 // Whether a tensor map can be made of the argument, as the driver would say.
-static const char *map_problem(const MapCode *map, const Mem *mem) {
+static const char *map_problem(const Mem *mem) {
     if (!mem->tensor || !mem->elements) return NULL;
     if (mem->stride[mem->rank - 1] != 1 && mem->shape[mem->rank - 1] > 1) return "its innermost stride is not 1";
     if ((uintptr_t)mem->data % (uintptr_t)tma_facts.unit_bytes) return "its base address is no multiple of 16 bytes";
-    for (int d = 0; d < map->rank - 1; d++)
+    for (int d = 0; d < mem->rank - 1; d++)
         if (mem->shape[d] > 1 && mem->stride[d] * mem->bytes % tma_facts.unit_bytes)
             return "one of its strides is no multiple of 16 bytes";
     return NULL;
@@ -107,7 +107,7 @@ static void check_maps(Machine *machine) {
     const Code *code = machine->code;
     for (int i = 0; i < code->map_count; i++) {
         const MapCode *map = code->maps[i];
-        const char *why = map_problem(map, machine_mem(machine, map->mem));
+        const char *why = map_problem(machine_mem(machine, map->mem));
         if (!why) continue;
         emu_report(machine, -1, T_EMU_TENSOR_MAP, map->name, why);
         machine->stop = true;

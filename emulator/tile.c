@@ -18,6 +18,12 @@ typedef struct ViewDim {
     int64_t size, stride;   // of the buffer
 } ViewDim;
 
+// The windows of an im2col view: where the row that a view begins with lies, and the taps that it reads.
+typedef struct Windows {
+    const Im2colCode *code;
+    int64_t positions[MOST_WINDOWS], taps[MOST_WINDOWS];
+} Windows;
+
 typedef struct View {
     const Mem *mem;
     int rank;
@@ -25,6 +31,7 @@ typedef struct View {
     int64_t base;             // offset that the dropped indices give
     bool nothing;             // a dropped index lies outside
     int64_t elements;
+    Windows windows;   // code NULL: none
 } View;
 
 typedef void (*ViewFn)(Agent *agent, const View *view, int64_t offset, int64_t stride, int64_t count, Word *words);
@@ -51,8 +58,31 @@ static void report_outside(Agent *agent, const Mem *mem, int64_t index, int dim_
     emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, at, size, thread_text(agent, 0));
 }
 
+// A view of windows: [rows, channels] or [channels], at one tap of each window. Rows and taps begin inside.
+static View windows_view(Agent *agent, const Tile *tile, const Mem *mem) {
+    View view = {.mem = mem, .elements = 1, .windows.code = tile->im2col};
+    int last = tile->count - 1;
+    for (int w = 0; w < last - 1; w++) {
+        int64_t tap = view.windows.taps[w] = agent->regs[tile->dims[w + 1].start].i[0];
+        view.windows.positions[w] = agent->regs[tile->im2col->windows[w].positions].i[0];
+        if ((uint64_t)tap >= (uint64_t)tile->im2col->windows[w].taps)
+            report_outside(agent, mem, tap, (int)tile->im2col->windows[w].taps);
+    }
+    int64_t row = agent->regs[tile->dims[0].start].i[0];
+    if (row < 0) report_outside(agent, mem, row, (int)mem->shape[0]);
+    for (int d = 0; d <= last; d += last) {
+        const TileDim *dim = &tile->dims[d];
+        int64_t clip = dim->dropped ? 1 : agent->regs[dim->extent].i[0], extent = dim->dropped ? 1 : dim->tile;
+        int64_t size = d ? mem->shape[d] : INT64_MAX, start = agent->regs[dim->start].i[0];
+        view.dims[view.rank++] = (ViewDim){extent, start, clip, size, d ? mem->stride[d] : 0};
+        view.elements *= extent;
+    }
+    return view;
+}
+
 static View view_of(Agent *agent, const Tile *tile) {
     const Mem *mem = machine_mem(agent->cta->machine, tile->mem);
+    if (tile->im2col) return windows_view(agent, tile, mem);
     View view = {.mem = mem, .elements = 1};
     for (int d = 0; d < tile->count; d++) {
         const TileDim *dim = &tile->dims[d];
@@ -88,6 +118,22 @@ static void check_local_range(Agent *agent, const View *view) {   // shared memo
     }
 }
 
+// Whether the tensor has the row of a view, and where: its offset is added.
+static bool windows_row(const View *view, int64_t row, int64_t *offset) {
+    const Windows *windows = &view->windows;
+    const Mem *mem = view->mem;
+    for (int i = windows->code->count - 1; i >= 0; i--) {
+        const WindowCode *w = &windows->code->windows[i];
+        int64_t positions = windows->positions[i], position = positions > 0 ? row % positions : 0;
+        int64_t index = position * w->stride + windows->taps[i] * w->dilation - w->padding;
+        row = positions > 0 ? row / positions : row;
+        if ((uint64_t)index >= (uint64_t)mem->shape[i + 1]) return false;
+        *offset += index * mem->stride[i + 1];
+    }
+    *offset += row * mem->stride[0];
+    return (uint64_t)row < (uint64_t)mem->shape[0];
+}
+
 // Calls `visit` for the part of each row (along the last dim) that is there. Rows outside are skipped.
 static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit) {
     check_local_range(agent, view);
@@ -105,6 +151,7 @@ static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit)
             there = inside(&view->dims[d], digits[d], &clipped);
             offset += (view->dims[d].start + digits[d]) * view->dims[d].stride;
         }
+        if (view->windows.code) there = there && windows_row(view, view->dims[0].start + digits[0], &offset);
         if (there)
             visit(agent, view, offset, last->stride, high - low, words ? words + row * last->extent + low : NULL);
         for (int d = view->rank - 2; d >= 0 && ++digits[d] == view->dims[d].extent; d--) digits[d] = 0;

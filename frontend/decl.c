@@ -17,7 +17,8 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     static const struct {
         char letter;
         const char *text;
-    } kinds[] = {{'i', "an integer"}, {'s', "a string"}, {'n', "a name"}, {'l', "a layout in a string"}};
+    } kinds[] = {
+        {'i', "an integer"}, {'s', "a string"}, {'n', "a name"}, {'l', "a layout in a string"}, {'t', "a tensor"}};
     char *text = arena_strdup(s->arena, "");
     const char *pattern = attr_pattern(id);
     for (int i = 0; pattern[i]; i++)
@@ -51,9 +52,10 @@ static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) 
         out->integer = minus ? -(int64_t)number->integer : (int64_t)number->integer;
         return true;
     }
+    if (letter == 't' && is_im2col(node) && node->count > 0) node = node->kids[0];   // resolve_view
     if (letter == 'l' && node->kind == N_STRING) out->layout = read_distribution(s, node);
     else out->text = node->text;
-    return node->kind == (letter == 'n' ? N_NAME : N_STRING);
+    return node->kind == (letter == 'n' || letter == 't' ? N_NAME : N_STRING);
 }
 
 static bool attribute(Sema *s, const Node *node, char where, Attr *out) {

@@ -124,11 +124,13 @@ static void resolve_box(Sema *s, Attr *tma, Span span) {
     tma->args[1].text = sb_text(&out);
 }
 
-static void resolve_boxes(Sema *s) {
-    for (int i = 0; i < s->func->params.count; i++) {
+static void resolve_boxes(Sema *s, const Node *params) {
+    for (int i = 0; i < s->func->params.count && i < params->count; i++) {
         const Param *param = &s->func->params.items[i];
         Attr *tma = (Attr *)attr_get(param->attrs, ATTR_TMA);
-        if (tma && param->var) resolve_box(s, tma, param->var->loc);
+        if (!tma || !param->var) continue;
+        resolve_box(s, tma, param->var->loc);
+        resolve_view(s, params->kids[i], tma);
     }
 }
 
@@ -158,7 +160,7 @@ static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec 
     scope_open(s, &inner);
     statements(s, node->kids[3]);
     if (kernel && s->grids == 0) diag(s->sink, node->span, T_NO_GRID, name);
-    resolve_boxes(s);
+    resolve_boxes(s, node->kids[1]);
     end(s, &frame);
     if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body)) {
         func->stage = STAGE_THREAD;

@@ -3,6 +3,7 @@
 //     names.c     scopes, file consts, -D             types.c     values, promotion, conversion
 //     fold.c      arithmetic of untyped constants     expr.c      expressions
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
+//     im2col.c    views for convolutions
 //     stmt.c      statements                          decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
 //     func.c      kernels, programs, references       launch.c    calls of kernels in programs
@@ -191,6 +192,12 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
 Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in
+
+// ---- im2col.c ----
+bool is_im2col(const Node *node);
+Buf *im2col_view(Sema *s, const Node *node);   // NULL: reported
+// The view that a tensormap parameter maps, once the names of the function's body are known.
+void resolve_view(Sema *s, const Node *param, Attr *tma);
 
 // ---- overlap.c ----
 // Copies the sources of a tile operation that may overlap its destination.

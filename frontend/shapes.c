@@ -39,6 +39,7 @@ static Buf *indexed_buffer(Sema *s, const Node *node, bool *regs) {
         diag(s->sink, base->span, T_ARGUMENTS, "regs");
         return NULL;
     }
+    if (is_im2col(base)) return im2col_view(s, base);
     Buf *buf = buffer_named(s, *regs ? base->kids[0] : base);
     if (!buf) return NULL;
     if (*regs && (buf->scope != SCOPE_FRAGMENT || !s->in_thread)) {
@@ -117,6 +118,9 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
         if (!regs && !check_index(s, *buf, i, values[i].expr, index->span)) return false;
     }
     for (int i = 0; i < *count; i++) (*indices)[i] = values[i].expr;
+    if (!(*buf)->im2col) return true;
+    *indices = im2col_indices(s->arena, *buf, *indices);   // an element is the tensor's
+    *buf = (*buf)->alias_of;
     return true;
 }
 
@@ -177,6 +181,16 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     return false;
 }
 
+// Of a view: rows of channels at one tap.
+static bool reads_rows(Sema *s, const Written *w) {
+    int last = w->buf->rank - 1;
+    bool taps = true, channels = !w->transposed && (w->starts_only || w->kinds[last] != DIM_PLAIN);
+    for (int d = 1; d < last; d++) taps &= w->kinds[d] == DIM_PLAIN;
+    if (taps && channels) return true;
+    diag(s->sink, w->span, T_IM2COL, taps ? "ends with its channels" : "takes one tap of each window");
+    return false;
+}
+
 static bool read_operand(Sema *s, const Node *node, Written *w) {
     *w = (Written){.span = node->span};
     while (node->kind == N_DOT) {
@@ -206,7 +220,7 @@ static bool read_operand(Sema *s, const Node *node, Written *w) {
     }
     w->starts_only = indexed && wide == 0;
     w->open = given < w->buf->rank;
-    return true;
+    return !w->buf->im2col || reads_rows(s, w);
 }
 
 // ---- extents ----
@@ -249,13 +263,20 @@ static const char *shape_text(Sema *s, Shape shape) {
     return sb_text(&text);
 }
 
-// The region whose operand shape is `shape`. Starts only: its last dims take the shape's extents.
+// Whether a dim takes an extent from the other side, of `count` dims, where only starts are given: the last ones do; of
+// a view the rows and the channels.
+static bool follows(const Written *w, int dim, int count) {
+    int last = w->buf->rank - 1;
+    return w->buf->im2col ? dim == last || (dim == 0 && count > 1) : dim > last - count;
+}
+
+// The region whose operand shape is `shape`. Starts only: dims that follow take the shape's extents.
 static Region *make_region(Sema *s, const Written *w, Shape shape) {
     RegionDim dims[LAYOUT_MAX_RANK] = {0};
     int rank = w->buf->rank, at = 0;
     if (w->transposed) exchange(&shape);
     for (int i = 0; i < rank; i++) {
-        bool kept = w->starts_only ? i >= rank - shape.rank : w->kinds[i] != DIM_PLAIN;
+        bool kept = w->starts_only ? follows(w, i, shape.rank) : w->kinds[i] != DIM_PLAIN;
         dims[i].start = w->starts[i];
         dims[i].tile = 1;
         if (!kept) continue;
@@ -331,7 +352,7 @@ static bool follow(Sema *s, const Written *w, const Written *other, Shape shape)
     Shape mine = {.rank = w->buf->rank};
     if (w->transposed) exchange(&shape);   // as the buffer has its dims
     for (int i = 0; i < mine.rank; i++) mine.tiles[i] = extent_or_unknown(s, w->buf, i);
-    if (shape.rank > w->buf->rank) {
+    if (shape.rank > (w->buf->im2col ? 2 : w->buf->rank)) {
         mismatch(s, w, mine, other, shape);
         return false;
     }

@@ -24,6 +24,10 @@ Buf *buf_new_const(Arena *arena, const char *name, Scope scope, Type type, int r
     return buf_new(arena, name, scope, type, rank, extents, loc);
 }
 
+Buf *buf_viewed(const Buf *buf) {
+    return buf->im2col ? buf->alias_of : (Buf *)buf;
+}
+
 const Buf *buf_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
     return buf;

@@ -7,7 +7,8 @@
 // In: calls of the frontend and of passes that build and change a module. Out: the module, its text, answers about it.
 //
 //     types.def, ops.def, attrs.def, via.def    scalar types; operations and their effects; attributes; mechanisms
-//     ir.h        the data structures (this file: the map): types.c, ops.c, attrs.c, module.c, roles.c, tensormap.c
+//     ir.h        the data structures (this file: the map): types.c, ops.c, attrs.c, module.c, roles.c, tensormap.c,
+//                 im2col.c
 //     build.h     constructors that fold constants: build.c, build_stmt.c, index.c
 //     query.h     loops over statements: query.c       match.h     operations with named operands: match.c
 //     rewrite.h   visit, substitute, clone, map: rewrite.c; uses.c: what code reads and writes
@@ -81,6 +82,7 @@ typedef struct AttrArg {
     int64_t integer;
     const char *text;       // of strings and names
     const Layout *layout;   // of layouts
+    Buf *view;              // of tensors: the im2col view of the one that `text` names; NULL: the tensor itself
 } AttrArg;
 
 enum { ATTR_MAX_ARGS = 4 };
@@ -156,11 +158,23 @@ struct Buf {
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
     int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
-    int64_t offset;   // shared: byte offset in the CTA's shared memory; -1: not allocated
-    int align;        // bytes; 0: natural
+    const struct Im2col *im2col;   // global: a view of the tensor alias_of; NULL: none
+    int64_t offset;                // shared: byte offset in the CTA's shared memory; -1: not allocated
+    int align;                     // bytes; 0: natural
     Attr *attrs;
     Span loc;
 };
+
+// A view of a tensor [N, (D, H,) W, C] for convolutions (im2col.c): windows slide over the dims between N and C.
+enum { MOST_WINDOWS = 3 };
+typedef struct Window {   // of one dim: tap t at position p reads index p * stride + t * dilation - padding
+    Expr *positions;      // of dims, scalars and constants: known at launch
+    int64_t taps, stride, padding, dilation;
+} Window;
+typedef struct Im2col {
+    int count;   // the tensor has two dims more
+    Window windows[MOST_WINDOWS];
+} Im2col;
 
 // ---- expressions ----
 typedef enum {
@@ -426,12 +440,27 @@ const Param *func_argument(const Func *func, int index);      // the parameter o
 const Param *func_hidden(const Func *func, const Var *map);   // the hidden parameter that is this variable; NULL
 
 enum { TENSOR_MAP_RANK = 5 };
-typedef struct TensorMap {   // what @tma says
-    const Buf *tensor;
-    int rank, box[TENSOR_MAP_RANK];   // elements, the innermost dim first
-    int swizzle;                      // bytes
-    bool tf32;                        // loads round to it
+// What @tma says: the one description of a tensor map from which come the driver's request (runtime/plan), the copies'
+// boxes, coordinates and bytes (lower_hopper.c), what the verifier asks of them and what the emulator executes.
+typedef struct TensorMap {
+    const Buf *tensor, *view;   // view: the im2col view that it maps; NULL: the tensor itself
+    int rank;                   // coordinates of a box: the tensor's dims, or two of a view that is merged
+    int offsets;                // an im2col map: coordinates that follow, from the first tap of each window; 0: tiled
+    int box_rank, box[TENSOR_MAP_RANK];   // elements, the innermost dim first; of a view channels and rows
+    int swizzle;                          // bytes
+    bool tf32;                            // loads round to it
 } TensorMap;
+// NULL, or why TMA has no map of the view. What depends on the launch is in tensor_map_corner.
+const char *tensor_map_view_problem(const Buf *view);
+// The last place of a window's first tap, as TMA counts it: from the end of the dim. Its first place is `-padding`.
+Expr *tensor_map_corner(Arena *arena, const Buf *view, int window);
+void tensor_map_corner_range(const Buf *view, int64_t *low, int64_t *high);
+// The box of a region's tile with `columns` along the last dim and `extents` of its other dims, as @tma writes it.
+const char *tensor_map_box(Arena *arena, const Region *region, const int64_t *extents);
+// The coordinates of a box whose element [rows, columns] of the region's tile comes first, innermost first, and for an
+// im2col map the offsets; rows NULL: none. Returns how many; `loads`: with the offsets.
+int tensor_map_coordinates(Arena *arena, const Region *region, int64_t columns, Expr *rows, bool loads, Expr **out);
+enum { MOST_COORDINATES = TENSOR_MAP_RANK + MOST_WINDOWS };
 bool tensor_map_read(const Func *func, const Param *param, TensorMap *out,
                      const char **why);               // false: *why, after its name
 int64_t tensor_map_rows(const TensorMap *map);        // of the box, of box[0] elements each

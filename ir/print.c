@@ -21,6 +21,7 @@ static void put_attr(Printer *p, const Attr *attr) {
         sb_str(p->out, i ? ", " : "(");
         if (pattern[i] == 'i') sb_printf(p->out, "%lld", (long long)attr->args[i].integer);
         else if (pattern[i] == 'l') put_string(p->out, layout_text(p->arena, attr->args[i].layout));
+        else if (pattern[i] == 't' && attr->args[i].view) put_buffer(p, attr->args[i].view);
         else if (pattern[i] == 's') put_string(p->out, attr->args[i].text ? attr->args[i].text : "");
         else sb_str(p->out, attr->args[i].text ? attr->args[i].text : "none");
     }

@@ -148,7 +148,27 @@ void put_indices(Printer *p, int count, Expr *const *indices) {
 }
 
 // In a thread region a fragment has no coordinates, only slots.
+static void put_window(Printer *p, const Window *window) {
+    sb_str(p->out, ", window(");
+    put_expr(p, window->positions, 0, exactly(TYPE_I64));
+    sb_printf(p->out, ", %lld", (long long)window->taps);
+    if (window->stride != 1) sb_printf(p->out, ", stride = %lld", (long long)window->stride);
+    if (window->padding) sb_printf(p->out, ", padding = %lld", (long long)window->padding);
+    if (window->dilation != 1) sb_printf(p->out, ", dilation = %lld", (long long)window->dilation);
+    sb_char(p->out, ')');
+}
+
+static void put_im2col(Printer *p, const Buf *view) {
+    sb_printf(p->out, "im2col(%s", buf_text(p, view->alias_of));
+    for (int i = 0; i < view->im2col->count; i++) put_window(p, &view->im2col->windows[i]);
+    sb_char(p->out, ')');
+}
+
 void put_buffer(Printer *p, const Buf *buf) {
+    if (buf->im2col) {
+        put_im2col(p, buf);
+        return;
+    }
     bool slots = p->in_thread && buf->scope == SCOPE_FRAGMENT;
     sb_printf(p->out, slots ? "regs(%s)" : "%s", buf_text(p, buf));
 }

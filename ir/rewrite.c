@@ -298,8 +298,23 @@ void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number) {
     }
 }
 
+// A view follows its tensor, with windows whose dims are those of the new one.
+static Buf *replaced_view(const Subst *subst, Buf *view) {
+    Buf *tensor = map_get(subst->bufs, view->alias_of);
+    if (!tensor) return view;
+    Window windows[MOST_WINDOWS];
+    for (int i = 0; i < view->im2col->count; i++) {
+        windows[i] = view->im2col->windows[i];
+        windows[i].positions = subst_expr((Subst *)subst, windows[i].positions);
+    }
+    Buf *by = im2col_new(subst->arena, tensor, view->im2col->count, windows, view->loc);
+    map_put(subst->bufs, view, by);
+    return by;
+}
+
 static Buf *replaced_buf(const Subst *subst, Buf *buf) {
     Buf *by = buf ? map_get(subst->bufs, buf) : NULL;
+    if (!by && buf && buf->im2col) return replaced_view(subst, buf);
     return by ? by : buf;
 }
 
@@ -497,6 +512,8 @@ Func *clone_func(Arena *arena, const Func *func) {
     for (int i = 0; i < copy->params.count; i++) {   // one may be an alias of a later one
         Buf *buf = copy->params.items[i].buf;
         if (buf) buf->alias_of = replaced_buf(subst, buf->alias_of);
+        Attr *tma = (Attr *)attr_get(copy->params.items[i].attrs, ATTR_TMA);
+        if (tma) tma->args[0].view = replaced_buf(subst, tma->args[0].view);
     }
     if (func->when) copy->when = subst_expr(subst, func->when);
     clone_block(arena, subst, &func->body, &copy->body);

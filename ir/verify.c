@@ -53,7 +53,7 @@
 
 // ---- attributes (15) ----
 static bool argument_fits(char letter, const AttrArg *arg) {
-    bool of_layout = letter == 'l', of_text = letter == 's' || letter == 'n';
+    bool of_layout = letter == 'l', of_text = letter == 's' || letter == 'n' || letter == 't';
     return of_layout == (arg->layout != NULL) && of_text == (arg->text != NULL);
 }
 

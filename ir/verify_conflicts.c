@@ -134,6 +134,7 @@ static void add_touch(Search *s, const Buf *buf, int count, Expr *const *indices
 static void add_region(Visitor *visitor, Region *region, const Operand *operand) {
     Search *s = visitor->user;
     if (operand->access == ACCESS_NAME || !map_has(s->shared, buf_root(region->buf))) return;
+    if (region->buf->im2col) return;   // has coordinates of its own
     Expr *starts[LAYOUT_MAX_RANK];
     int64_t *extents = NEW_ARRAY(s->v->arena, int64_t, region->count + 1);
     for (int d = 0; d < region->count; d++) {

@@ -107,8 +107,13 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
     if (!param || !tensor_map_read(v->func, param, &map, &why)) return;   // reported where it is declared
     if (buf && buf->type != map.tensor->type)
         report_operand(v, info, load ? 0 : 1, "has another type than the tensor", loc);
-    if (count - coordinates != map.rank)
-        report_operand(v, info, coordinates, "are not one for each dim of the box", loc);
+    bool loads = load || !moves;
+    if (count - coordinates != map.rank + (loads ? map.offsets : 0))
+        report_operand(v, info, coordinates,
+                       map.offsets && loads ? "are not one for each dim of the tensor and an offset for each window"
+                                            : "are not one for each dim of the box",
+                       loc);
+    if (!loads && map.offsets) report_operand(v, info, map_at, "is an im2col map, by which TMA only loads here", loc);
     for (int i = coordinates; i < count; i++)
         if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
     if (info->id == OP_TMA_ADD && !type_can_be_added(map.tensor->type))

@@ -193,6 +193,9 @@ typedef struct TmaFacts {
     int spans
         [TMA_SPANS];   // bytes of a row that the swizzles take, the widest first; a pattern repeats after swizzle_rows
     int swizzle_rows;
+    // Im2col: rows of a box; the largest stride; by the number of windows, the bits of an offset from the first tap and,
+    // with a sign, of a corner. (CUDA driver API, cuTensorMapEncodeIm2col; PTX ISA, "im2col mode".)
+    int max_pixels, max_stride, corner_bits[3];
     int map_align;      // bytes, of a tensor map
     int shared_align;   // bytes, of a box in shared memory
     // L2 promotion: L2 fetches up to this many bytes if fewer are read, which suits whole tiles. If rows do not start

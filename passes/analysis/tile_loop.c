@@ -17,7 +17,7 @@ Expr **region_indices(Arena *arena, const Region *region, Expr *const *at) {
         indices[d] = region->dims[d].start;
         if (region->dims[d].extent) indices[d] = e_add(arena, indices[d], at[operand_dim(region, kept++)]);
     }
-    return indices;
+    return region->buf->im2col ? im2col_indices(arena, region->buf, indices) : indices;
 }
 
 // The element at `at` lies within the region's dynamic extents; NULL when it always does.
@@ -50,7 +50,7 @@ static void space_of_region(Arena *arena, const Region *region, TileLoop *loop, 
 // that the whole region is stored.
 static void push_store(Arena *arena, const Region *dst, Expr *const *at, Expr *value, TileLoop *loop) {
     value = e_cast(arena, dst->buf->type, value);
-    Stmt *store = s_store(arena, dst->buf, dst->count, region_indices(arena, dst, at), value);
+    Stmt *store = s_store(arena, buf_viewed(dst->buf), dst->count, region_indices(arena, dst, at), value);
     Expr *clip = region_clip(arena, dst, at);
     bool by_point = clip && dst->buf->scope == SCOPE_GLOBAL;
     if (by_point) loop->clip = clip;
@@ -63,7 +63,7 @@ static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, boo
            region_rank(dst));
     space_of_region(arena, dst, loop, at);
     for (int d = 0; d < loop->rank; d++) from[d] = at[transpose && d >= loop->rank - 2 ? 2 * loop->rank - 3 - d : d];
-    Expr *value = e_load(arena, src->buf, src->count, region_indices(arena, src, from));
+    Expr *value = e_load(arena, buf_viewed(src->buf), src->count, region_indices(arena, src, from));
     Expr *clip = region_clip(arena, src, from);
     push_store(arena, dst, at, clip ? e_select(arena, clip, value, e_zero(arena, value->type)) : value, loop);
 }

@@ -24,27 +24,25 @@ static int64_t warpgroups_of(const Lower *lower) {
 
 // ---- tensor maps ----
 
-// A tensor map for boxes of the region's tile with these extents; extent 1 in its other dims.
+// The parameter that is a tensor map for boxes of the region's tile with these extents; extent 1 in its other dims.
 static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extents, int swizzle, bool tf32) {
     Arena *arena = lower->arena;
     Func *kernel = lower->kernel;
-    const char *tensor = region->buf->name;
-    StrBuf box;
-    sb_init(&box, arena);
-    for (int d = region->count - 1, own = region_rank(region) - 1; d >= 0; d--)
-        sb_printf(&box, "%s%lld", box.length ? "," : "", region->dims[d].extent ? (long long)extents[own--] : 1);
+    Buf *view = region->buf->im2col ? region->buf : NULL;
+    const char *tensor = buf_viewed(region->buf)->name, *box = tensor_map_box(arena, region, extents);
     int taken = 0;
     VEC_EACH (const Param, param, &kernel->params) {
         const Attr *attr = attr_get(param->attrs, ATTR_TMA);
         if (!attr || strcmp(attr->args[0].text, tensor)) continue;
-        bool same = !strcmp(attr->args[1].text, sb_text(&box)) && attr->args[2].integer == swizzle;
+        bool same = !strcmp(attr->args[1].text, box) && attr->args[2].integer == swizzle &&
+                    im2col_equal(attr->args[0].view, view);
         if (same && tf32 == (attr_get(param->attrs, ATTR_TF32) != NULL)) return param->var;
         taken++;
     }
     const char *name = taken ? arena_printf(arena, "%s_map%d", tensor, taken) : arena_printf(arena, "%s_map", tensor);
     Param param = {.var = var_new(arena, name, VAR_PARAM, TYPE_TENSORMAP, kernel->loc), .attrs = NEW(arena, Attr)};
-    *param.attrs =
-        (Attr){.id = ATTR_TMA, .count = 3, .args = {{.text = tensor}, {.text = sb_text(&box)}, {.integer = swizzle}}};
+    *param.attrs = (Attr){
+        .id = ATTR_TMA, .count = 3, .args = {{.text = tensor, .view = view}, {.text = box}, {.integer = swizzle}}};
     if (tf32) attr_set_ints(arena, &param.attrs, ATTR_TF32, 0, NULL);
     vec_push(arena, &kernel->params, param);
     return param.var;
@@ -88,15 +86,12 @@ static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 
-// Coordinates in the tensor, innermost first: the region's start plus `columns` and `rows` (NULL: none).
-static void set_coordinates(Lower *lower, const Region *region, int64_t columns, Expr *rows, Arg *out) {
-    for (int d = 0; d < region->count; d++) {
-        const RegionDim *dim = &region->dims[region->count - 1 - d];
-        Expr *start = lower_expr(lower, dim->start);
-        if (d == 0) start = e_plus(lower->arena, start, columns);
-        else if (rows && dim->extent) start = e_add(lower->arena, start, rows);
-        out[d] = arg_value(lower_simple(lower, start));
-    }
+// The box's coordinates as operands: how many.
+static int set_coordinates(Lower *lower, const Region *region, int64_t columns, Expr *rows, bool loads, Arg *out) {
+    Expr *at[MOST_COORDINATES];
+    int count = tensor_map_coordinates(lower->arena, region, columns, rows, loads, at);
+    for (int i = 0; i < count; i++) out[i] = arg_value(lower_simple(lower, lower_expr(lower, at[i])));
+    return count;
 }
 
 void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
@@ -109,12 +104,12 @@ void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     Expr *evict_first = lower_expr(lower, copy.evict_first), *blocks = lower_expr(lower, copy.ctas);
     int first = blocks ? AFTER_MASK : AFTER_HINTS;
     for (int64_t p = 0; p < boxes.panels.count; p++) {
-        Arg args[AFTER_HINTS + TENSOR_MAP_RANK] = {box_place(lower, &boxes, p), arg_value(boxes.map),
-                                                   arg_region(lower_element(lower, copy.bar))};
+        Arg args[AFTER_HINTS + MOST_COORDINATES] = {box_place(lower, &boxes, p), arg_value(boxes.map),
+                                                    arg_region(lower_element(lower, copy.bar))};
         if (blocks) args[OPERAND_INDEX(TMA_MULTICAST, mask)] = arg_value(blocks);
         else if (evict_first) args[OPERAND_INDEX(TMA_LOAD, evict_first)] = arg_value(evict_first);
-        set_coordinates(lower, copy.src, p * boxes.panels.columns, NULL, args + first);
-        block_call(arena, out, stmt->loc, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + copy.src->count, args);
+        int count = set_coordinates(lower, copy.src, p * boxes.panels.columns, NULL, true, args + first);
+        block_call(arena, out, stmt->loc, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + count, args);
     }
 }
 
@@ -123,9 +118,9 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
     Boxes boxes;
     if (!boxes_of(lower, stmt, copy.src, copy.dst, &boxes)) return;
     for (int64_t p = 0; p < boxes.panels.count; p++) {
-        Arg args[2 + TENSOR_MAP_RANK] = {arg_value(boxes.map), box_place(lower, &boxes, p)};
-        set_coordinates(lower, copy.dst, p * boxes.panels.columns, NULL, args + 2);
-        block_call(lower->arena, out, stmt->loc, op, 2 + copy.dst->count, args);
+        Arg args[2 + MOST_COORDINATES] = {arg_value(boxes.map), box_place(lower, &boxes, p)};
+        int count = set_coordinates(lower, copy.dst, p * boxes.panels.columns, NULL, false, args + 2);
+        block_call(lower->arena, out, stmt->loc, op, 2 + count, args);
     }
     block_call(lower->arena, out, stmt->loc, OP_BULK_COMMIT, 0, NULL);
 }
@@ -265,11 +260,11 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     push_barrier(store);
     int64_t extents[] = {rows, box->columns};
     Expr *zero = e_int(arena, 0);
-    Arg args[2 + TENSOR_MAP_RANK] = {arg_value(e_var(arena, tensor_map(lower, to, extents, box->swizzle, false))),
-                                     staging_place(store, buf, box, zero, zero)};
-    set_coordinates(lower, to, box->column, box_row(store, box), args + 2);
+    Arg args[2 + MOST_COORDINATES] = {arg_value(e_var(arena, tensor_map(lower, to, extents, box->swizzle, false))),
+                                      staging_place(store, buf, box, zero, zero)};
+    int count = set_coordinates(lower, to, box->column, box_row(store, box), false, args + 2);
     Block *only = push_first_thread(store);
-    block_call(arena, only, store->loc, OP_TMA_STORE, 2 + to->count, args);
+    block_call(arena, only, store->loc, OP_TMA_STORE, 2 + count, args);
     if (!store->tile || box->last) block_call(arena, only, store->loc, OP_BULK_COMMIT, 0, NULL);
 }
 

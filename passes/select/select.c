@@ -169,11 +169,28 @@ static void want_units(Selector *s, const Facts *facts, const Buf *tensor, Expr 
 
 // Requirements of a tensor map: an aligned base, rows that start on a unit, and for `boxes` no empty dim. (CUDA driver
 // API, cuTensorMapEncodeTiled.) TMA writes whole units, so rows that it writes end on one too.
-static void want_map(Selector *s, const Facts *facts, Buf *tensor, bool boxes, bool writes) {
+static void want_fact(Selector *s, const Facts *facts, Expr *fact) {
+    if (!prove(facts, fact)) want(s, fact);
+}
+
+// An im2col map exists where its windows' last places are within what it can say.
+static void want_corners(Selector *s, const Facts *facts, const Buf *view) {
+    int64_t low, high;
+    tensor_map_corner_range(view, &low, &high);
+    for (int i = 0; i < view->im2col->count; i++) {
+        Expr *corner = tensor_map_corner(s->arena, view, i);
+        want_fact(s, facts, e_ge(s->arena, corner, e_int(s->arena, low)));
+        want_fact(s, facts, e_binary(s->arena, BIN_LE, corner, e_int(s->arena, high)));
+        want_fact(s, facts, e_lt(s->arena, e_int(s->arena, 0), view->im2col->windows[i].positions));
+    }
+}
+
+static void want_map(Selector *s, const Facts *facts, Buf *buf, bool boxes, bool writes) {
+    Buf *tensor = buf_viewed(buf);
+    if (buf->im2col && !im2col_is_merged(buf)) want_corners(s, facts, buf);
     want_aligned(s, facts, tensor, tma_facts.unit_bytes);
     for (int d = 0; boxes && d < tensor->rank; d++) {
-        Expr *some = e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]);
-        if (!prove(facts, some)) want(s, some);
+        want_fact(s, facts, e_lt(s->arena, e_int(s->arena, 0), tensor->shape[d]));
     }
     for (int d = 0; d < tensor->rank - 1; d++)
         want_units(s, facts, tensor,

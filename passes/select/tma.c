@@ -183,13 +183,16 @@ static bool ends_as_box(const Region *region, int d) {
 static const char *box_problem(const Region *region, int dims) {
     int rank = region->count;
     if (region->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
+    if (region->buf->im2col && dims != 2) return "TMA copies rows of channels of an im2col view";
+    if (region->buf->im2col && tensor_map_view_problem(region->buf)) return tensor_map_view_problem(region->buf);
     if (region_rank(region) != dims || rank > tma_facts.max_rank) return "TMA copies tiles of tensors of up to 5 dims";
     for (int d = 0; d < rank; d++)
         if (!ends_as_box(region, d)) return "TMA copies tiles of constant extents";
     return region->dims[rank - 1].extent ? NULL : "TMA copies tiles along the last dim of a tensor";
 }
 
-const char *tma_tensor_problem(const Buf *tensor) {
+const char *tma_tensor_problem(const Buf *buf) {
+    const Buf *tensor = buf_viewed(buf);
     bool unit = !tensor->strides || expr_is_int(tensor->strides[tensor->rank - 1], 1);
     return unit ? NULL : "TMA needs a contiguous last dim";
 }
@@ -198,7 +201,7 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     const Buf *tensor = at->buf, *shared = tile->buf;
     TmaPanels panels;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
-    if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !tensor->is_param)
+    if (tensor->scope != SCOPE_GLOBAL || shared->scope != SCOPE_SHARED || !buf_viewed(tensor)->is_param)
         return "TMA copies between parameters and shared memory";
     if (tensor->type != shared->type) return "TMA does not convert: copy to a tile of the tensor's type";
     const char *why = tma_tensor_problem(tensor);
@@ -212,7 +215,15 @@ const char *tma_load_problem(const Target *target, const Stmt *copy) {
     return move_problem(target, copy_of(copy).src, copy_of(copy).dst);
 }
 
+// TMA stores rows of a view only where they are the tensor's.
+static const char *stored_view_problem(const Buf *tensor) {
+    bool rows = !tensor->im2col || im2col_is_merged(tensor);
+    return rows ? NULL : "TMA stores to im2col views only where each window has its tensor's extent, and one tap";
+}
+
 const char *tma_store_problem(const Target *target, const Stmt *copy) {
+    const char *why = stored_view_problem(copy_of(copy).dst->buf);
+    if (why) return why;
     return move_problem(target, copy_of(copy).dst, copy_of(copy).src);
 }
 
@@ -264,9 +275,10 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX)) return "the target has no TMA";
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
         return "TMA stores whole fragments of two dims";
-    if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param || tensor->mode == MODE_IN)
+    if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)
         return "TMA stores to parameters";
-    const char *why = box_problem(to, 2);
+    const char *why = stored_view_problem(tensor);
+    if (!why) why = box_problem(to, 2);
     if (why || (why = tma_tensor_problem(tensor))) return why;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";

@@ -83,7 +83,7 @@ static const char *tile_problem(const Uses *uses) {
 // ---- loads ----
 
 static const char *load_problem(const Stmt *copy, const Uses *uses) {
-    if (!buf_is_constant(copy_of(copy).src->buf))
+    if (!buf_is_constant(buf_viewed(copy_of(copy).src->buf)))
         return "the kernel writes the tensor that it copies from: write to another one";
     return uses->filled ? "its tile is written by threads too: give them another one" : NULL;
 }
@@ -119,7 +119,7 @@ static bool is_repeated(const Func *kernel, const Stmt *copy) {
 }
 
 static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, false) != 1)
+    if (tensor_uses(arena, kernel, buf_viewed(copy_of(copy).dst->buf), false) != 1)
         return "its tensor is used elsewhere too: store to it in one place";
     return is_repeated(kernel, copy) ? "it may write the same elements several times: store after the loop" : NULL;
 }

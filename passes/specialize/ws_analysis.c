@@ -55,7 +55,7 @@ static void add_range(RolePlan *plan, const Block *block, int at) {
         vec_push(plan->arena, &plan->tiles, tile);
     }
     vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, at, -1, -1}));
-    if (is_global_to_shared_copy(fill)) vec_push(plan->arena, &plan->sources, copy_of(fill).src->buf);
+    if (is_global_to_shared_copy(fill)) vec_push(plan->arena, &plan->sources, buf_viewed(copy_of(fill).src->buf));
     else plan->transposes = true;
 }
 

@@ -55,8 +55,10 @@ bool cuda_open(Driver *driver, DiagSink *sink) {
 #define X(name, symbol, parameters) memcpy(&driver->name, &found[next++], sizeof(void *));
     CUDA_FUNCTIONS(X)
 #undef X
-    void *encode = dlsym(driver->library, "cuTensorMapEncodeTiled");
-    memcpy(&driver->encode_tiled, &encode, sizeof encode);
+    void *tiled = dlsym(driver->library, "cuTensorMapEncodeTiled");
+    void *im2col = dlsym(driver->library, "cuTensorMapEncodeIm2col");
+    memcpy(&driver->encode_tiled, &tiled, sizeof tiled);
+    memcpy(&driver->encode_im2col, &im2col, sizeof im2col);
     open_optional(driver);
     int devices = 0;
     CudaResult result = driver->init(0);

@@ -91,14 +91,20 @@ typedef struct CudaLaunch {
     X(stream_is_capturing, "cuStreamIsCapturing", (CudaStream stream, int *status))                                    \
     X(stream_number, "cuStreamGetId", (CudaStream stream, unsigned long long *number))
 
-// cuTensorMapEncodeTiled: optional, drivers before CUDA 12 lack it. Enumerations of the driver API are integers here.
+// cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col: optional, drivers before CUDA 12 lack it. Enumerations of the driver API are integers here.
 typedef CudaResult (*CudaEncodeTiled)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
                                       const uint64_t *strides, const unsigned *box, const unsigned *element_strides,
                                       int interleave, int swizzle, int promotion, int fill);
 
+typedef CudaResult (*CudaEncodeIm2col)(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
+                                       const uint64_t *strides, const int *lower, const int *upper, unsigned channels,
+                                       unsigned pixels, const unsigned *element_strides, int interleave, int swizzle,
+                                       int promotion, int fill);
+
 typedef struct Driver {
     void *library;
-    CudaEncodeTiled encode_tiled;   // NULL: not in this driver
+    CudaEncodeTiled encode_tiled;     // NULL: not in this driver
+    CudaEncodeIm2col encode_im2col;   // the same
     bool has_graphs, has_stream_ids;
 #define X(name, symbol, parameters) CudaResult(*name) parameters;
     CUDA_FUNCTIONS(X)

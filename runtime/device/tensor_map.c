@@ -1,5 +1,5 @@
-// A cache of the last requests to cuTensorMapEncodeTiled, replaced in FIFO order. The key is the whole request:
-// address, extents, strides, box and swizzle.
+// A cache of the last requests to cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, replaced in FIFO order. The key is
+// the whole request: address, extents, strides, box, windows and swizzle.
 #include "runtime/device/tensor_map.h"
 #include "support/hash.h"
 #include <pthread.h>
@@ -50,6 +50,16 @@ static int swizzle_of(int bytes) {
     return bytes == 128 ? 3 : bytes == 64 ? 2 : bytes == 32 ? 1 : 0;
 }
 
+// Whether corners fit the bits that the descriptor has for them, and the box is not empty.
+static bool corners_fit(const MapRequest *r) {
+    int bits = tma_facts.corner_bits[r->windows - 1], half = 1 << (bits - 1);
+    for (int i = 0; i < r->windows; i++) {
+        if (r->lower[i] < -half || r->lower[i] >= half || r->upper[i] < -half || r->upper[i] >= half) return false;
+        if (r->extent[i + 1] - 1 + r->upper[i] < r->lower[i]) return false;
+    }
+    return true;
+}
+
 // NULL, or why no tensor map can describe the tensor. What `when` promised need not be looked at again, but a kernel
 // written by hand may have promised too little.
 static const char *refusal(const MapRequest *r) {
@@ -62,6 +72,7 @@ static const char *refusal(const MapRequest *r) {
     for (int d = 0; d < r->rank; d++) {
         if (r->extent[d] < 0 || r->extent[d] >> 32 != 0) return "a dim has 2^32 elements or more";
     }
+    if (r->windows && !corners_fit(r)) return "its windows begin or end too far from the tensor's ends";
     return NULL;
 }
 
@@ -74,20 +85,26 @@ static int promotion_of(const MapRequest *r) {
     return PROMOTE_256;
 }
 
+enum { INTERLEAVE_NONE = 0, FILL_ZERO = 0 };
+
 static bool encode(const Driver *driver, DiagSink *sink, const MapRequest *r, TensorMapBytes *out) {
-    enum { INTERLEAVE_NONE = 0, FILL_ZERO = 0 };
     uint64_t extents[TENSOR_MAP_RANK], strides[TENSOR_MAP_RANK];
-    unsigned box[TENSOR_MAP_RANK], ones[TENSOR_MAP_RANK];
+    unsigned box[TENSOR_MAP_RANK], steps[TENSOR_MAP_RANK];
     for (int d = 0; d < r->rank; d++) {
         extents[d] = (uint64_t)r->extent[d];
         strides[d] = (uint64_t)r->stride[d];
         box[d] = (unsigned)r->box[d];
-        ones[d] = 1;
+        steps[d] = d >= 1 && d <= r->windows ? (unsigned)r->steps[d - 1] : 1;
     }
-    CudaResult result = driver->encode_tiled(out->bytes, data_type(r->type, r->tf32), (unsigned)r->rank,
-                                             (void *)(uintptr_t)r->address, extents, strides + 1, box, ones,
-                                             INTERLEAVE_NONE, swizzle_of(r->swizzle), promotion_of(r), FILL_ZERO);
-    return cuda_check(driver, sink, result, "cuTensorMapEncodeTiled");
+    int type = data_type(r->type, r->tf32), swizzle = swizzle_of(r->swizzle), promotion = promotion_of(r);
+    void *address = (void *)(uintptr_t)r->address;
+    CudaResult result =
+        r->windows
+            ? driver->encode_im2col(out->bytes, type, (unsigned)r->rank, address, extents, strides + 1, r->lower,
+                                    r->upper, box[0], box[1], steps, INTERLEAVE_NONE, swizzle, promotion, FILL_ZERO)
+            : driver->encode_tiled(out->bytes, type, (unsigned)r->rank, address, extents, strides + 1, box, steps,
+                                   INTERLEAVE_NONE, swizzle, promotion, FILL_ZERO);
+    return cuda_check(driver, sink, result, r->windows ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled");
 }
 
 // ---- the cache ----
@@ -130,6 +147,10 @@ static void normalize(const MapRequest *from, MapRequest *out) {
     out->swizzle = from->swizzle;
     out->tf32 = from->tf32;
     out->address = from->address;
+    out->windows = from->windows;
+    memcpy(out->lower, from->lower, sizeof out->lower);
+    memcpy(out->upper, from->upper, sizeof out->upper);
+    memcpy(out->steps, from->steps, sizeof out->steps);
     bool empty = false;
     for (int d = 0; d < from->rank; d++) {
         out->box[d] = from->box[d];
@@ -148,12 +169,14 @@ static void normalize(const MapRequest *from, MapRequest *out) {
         out->extent[d] = 1;
         out->stride[d] = d ? SOME_STRIDE : type_bytes(out->type);
     }
+    for (int i = 0; i < out->windows; i++) out->upper[i] = out->lower[i];
 }
 
 bool map_encode(const Driver *driver, DiagSink *sink, MapCache *cache, const MapRequest *request, TensorMapBytes *out) {
     MapRequest clean;
     normalize(request, &clean);
-    const char *why = driver->encode_tiled ? refusal(&clean) : "the driver is older than CUDA 12";
+    bool knows = clean.windows ? driver->encode_im2col != NULL : driver->encode_tiled != NULL;
+    const char *why = knows ? refusal(&clean) : "the driver is older than CUDA 12";
     if (why) {
         diag(sink, NOWHERE, T_NO_TENSOR_MAP, why);
         return false;

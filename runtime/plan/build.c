@@ -217,10 +217,20 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
     const char *why = NULL;
     const Param *param = &func->params.items[at];
     EXPECT(b->module->failure, tensor_map_read(func, param, &map, &why), "'%s' %s", param->var->name, why);
-    PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .rank = map.rank};
+    PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .box_rank = map.box_rank};
     memcpy(out.box, map.box, sizeof out.box);
     out.swizzle = map.swizzle;
     out.tf32 = map.tf32;
+    out.windows = map.offsets;
+    out.merged = map.view && !map.offsets;
+    if (!out.windows) return out;
+    out.upper = NEW_ARRAY(b->arena, HostExpr, out.windows);
+    for (int i = 0; i < out.windows; i++) {
+        int window = out.windows - 1 - i;
+        out.lower[i] = -(int)map.view->im2col->windows[window].padding;
+        out.strides[i] = (int)map.view->im2col->windows[window].stride;
+        out.upper[i] = host_expr(b, tensor_map_corner(b->arena, map.view, window));
+    }
     return out;
 }
 

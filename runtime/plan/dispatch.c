@@ -312,20 +312,43 @@ static Scalar value_of(const Frame *frame, const char *name) {
     return scalar_integer(TYPE_I64, 0);
 }
 
-static MapRequest request_of(const PlanVariant *v, const PlanMap *map, const LaunchArg *args) {
-    MapRequest request = {.rank = map->rank, .swizzle = map->swizzle, .tf32 = map->tf32};
+// All dims but the last as one, which they are in memory.
+static void merge_dims(MapRequest *request) {
+    for (int d = 2; d < request->rank; d++) request->extent[1] = product(request->extent[1], request->extent[d]);
+    request->rank = 2;
+}
+
+static bool set_corners(Dispatcher *r, const Frame *frame, const PlanMap *map, MapRequest *request) {
+    for (int i = 0; i < map->windows; i++) {
+        Scalar upper;
+        if (!compute(r, frame, &map->upper[i], "a tensor map's corner", &upper)) return false;
+        bool fits = upper.integer >= INT32_MIN && upper.integer <= INT32_MAX;   // the encoder knows the real limits
+        request->upper[i] = fits ? (int)upper.integer : INT32_MAX;
+        request->lower[i] = map->lower[i];
+        request->steps[i] = map->strides[i];
+    }
+    request->windows = map->windows;
+    return true;
+}
+
+static bool request_of(Dispatcher *r, const Frame *frame, const PlanMap *map, const LaunchArg *args, MapRequest *out) {
+    const PlanVariant *v = frame->variant;
+    MapRequest request = {.swizzle = map->swizzle, .tf32 = map->tf32};
     int at = 0;
     while (strcmp(v->params.items[at].name, map->tensor) != 0) at++;   // plan_read checked that it exists
     request.type = v->params.items[at].type;
     request.address = args[at].address;
     request.base = args[at].base;
-    for (int d = 0; d < map->rank; d++) {
-        int dim = map->rank - 1 - d;
-        request.box[d] = map->box[d];
+    request.rank = args[at].rank;
+    memcpy(request.box, map->box, sizeof request.box);
+    for (int d = 0; d < request.rank; d++) {
+        int dim = request.rank - 1 - d;
         request.extent[d] = args[at].shape[dim];
         request.stride[d] = product(args[at].strides[dim], type_bytes(request.type));
     }
-    return request;
+    if (map->merged) merge_dims(&request);
+    *out = request;
+    return set_corners(r, frame, map, out);
 }
 
 static bool is_map(const PlanVariant *v, int at) {
@@ -335,7 +358,7 @@ static bool is_map(const PlanVariant *v, int at) {
 }
 
 // Parameter bits in the kernel's order: arguments with tensor maps in between, then dims.
-static void fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
+static bool fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
     const PlanVariant *v = frame->variant;
     action->param_count = v->params.count + v->maps.count + v->dims.count;
     action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
@@ -349,9 +372,11 @@ static void fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args
         *next++ =
             args[i].is_tensor ? args[i].address : bits_of(scalar_convert(v->params.items[i].type, args[i].scalar));
     }
-    for (int i = 0; i < v->maps.count; i++) action->maps[i] = request_of(v, &v->maps.items[i], args);
+    for (int i = 0; i < v->maps.count; i++)
+        if (!request_of(r, frame, &v->maps.items[i], args, &action->maps[i])) return false;
     next = action->params + v->params.count + v->maps.count;
     for (int i = 0; i < v->dims.count; i++) *next++ = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+    return true;
 }
 
 static bool push_kernel(Dispatcher *r, const Frame *frame, const LaunchArg *args) {
@@ -365,7 +390,7 @@ static bool push_kernel(Dispatcher *r, const Frame *frame, const LaunchArg *args
         return false;
     }
     Action action = {.variant = v, .grid = grid.integer};
-    fill_params(r, frame, args, &action);
+    if (!fill_params(r, frame, args, &action)) return false;
     vec_push(r->arena, &r->out->actions, action);
     return true;
 }

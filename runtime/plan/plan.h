@@ -81,10 +81,14 @@ typedef struct PlanMap {
     const char *name;
     int at;   // its index among the kernel's parameters
     const char *tensor;
-    int rank;                   // the tensor's
-    int box[TENSOR_MAP_RANK];   // elements, innermost dim first
+    bool merged;                // all dims but the last are one
+    int windows;                // an im2col map: the dims between the first and the last; 0: tiled
+    int box_rank;               // the tensor's rank; 2 of merged and im2col maps
+    int box[TENSOR_MAP_RANK];   // elements, innermost dim first; of an im2col map channels and pixels
     int swizzle;                // bytes
     bool tf32;
+    int lower[MOST_WINDOWS], strides[MOST_WINDOWS];   // of windows, innermost first
+    HostExpr *upper;                                  // [windows]
 } PlanMap;
 
 typedef struct PlanTuned {
@@ -158,7 +162,7 @@ typedef struct LaunchDevice {
     int64_t max_grid;
 } LaunchDevice;
 
-// The inputs of a tensor map. (CUDA driver API, cuTensorMapEncodeTiled.)
+// The inputs of a tensor map. (CUDA driver API, cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col.)
 typedef struct MapRequest {
     Type type;
     int rank, swizzle;
@@ -167,7 +171,9 @@ typedef struct MapRequest {
     int64_t extent[TENSOR_MAP_RANK];   // elements
     int64_t stride[TENSOR_MAP_RANK];   // bytes; [0] is the element size
     uint64_t address;
-    int base;   // base of the address; not encoded
+    int windows;   // im2col: then box is channels and pixels; 0: tiled
+    int lower[MOST_WINDOWS], upper[MOST_WINDOWS], steps[MOST_WINDOWS];   // corners and strides, innermost window first
+    int base;                                                            // base of the address; not encoded
 } MapRequest;
 
 // A kernel launch or a fill, in stream order.

@@ -238,19 +238,48 @@ static const PlanParam *param_named(const PlanVariant *v, const char *name) {
     return NULL;
 }
 
+static bool read_integers(const Json *array, int count, int64_t low, int64_t high, int *out) {
+    bool fits = array && array->count == count;
+    for (int i = 0; fits && i < count; i++) {
+        int64_t value = json_integer(json_at(array, i), low - 1);
+        fits = value >= low && value <= high;
+        out[i] = (int)value;
+    }
+    return fits;
+}
+
+static bool read_windows(Reader *r, const Json *from, PlanMap *map) {
+    enum { CORNER = 1 << 15 };
+    const Json *upper = json_get(from, "upper");
+    int count = upper ? upper->count : 0;
+    if (count < 1 || count > MOST_WINDOWS) return false;
+    map->upper = read_exprs(r, upper, need_expr, &map->windows);
+    return read_integers(json_get(from, "lower"), count, -CORNER, CORNER - 1, map->lower) &&
+           read_integers(json_get(from, "strides"), count, 1, tma_facts.max_stride, map->strides);
+}
+
+// The box of a view, merged or in im2col mode, has two extents.
+static bool map_fits(const PlanMap *map, const PlanParam *tensor) {
+    int rank = map->merged || map->windows ? 2 : tensor->rank;
+    return map->box_rank == rank && (!map->windows || tensor->rank == map->windows + 2) &&
+           (!map->merged || (!map->windows && tensor->rank > 2)) && tma_swizzle_valid(map->swizzle) &&
+           (!map->tf32 || tensor->type == TYPE_F32);
+}
+
 static void read_map(Reader *r, const Json *from, PlanVariant *v) {
     PlanMap map = {.name = need_text(r, from, "name"), .tensor = need_text(r, from, "tensor")};
     const Json *box = json_get(from, "box");
     map.at = (int)json_integer(json_get(from, "at"), -1);
     map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
     map.tf32 = json_boolean(json_get(from, "tf32"), false);
-    while (map.rank < TENSOR_MAP_RANK && json_at(box, map.rank)) {
-        map.box[map.rank] = (int)json_integer(json_at(box, map.rank), 0);
-        if (map.box[map.rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
+    map.merged = json_boolean(json_get(from, "merged"), false);
+    bool walks = !json_get(from, "im2col") || read_windows(r, json_get(from, "im2col"), &map);
+    while (map.box_rank < TENSOR_MAP_RANK && json_at(box, map.box_rank)) {
+        map.box[map.box_rank] = (int)json_integer(json_at(box, map.box_rank), 0);
+        if (map.box[map.box_rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
     }
     const PlanParam *tensor = param_named(v, map.tensor);
-    bool fits = tensor && tensor->is_tensor && tensor->rank == map.rank && !json_at(box, map.rank) &&
-                tma_swizzle_valid(map.swizzle) && (!map.tf32 || tensor->type == TYPE_F32);
+    bool fits = walks && tensor && tensor->is_tensor && !json_at(box, map.box_rank) && map_fits(&map, tensor);
     int after = v->maps.count ? vec_last(&v->maps).at : -1;
     if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
         refuse(r, "its plan has a tensor map that fits no tensor");

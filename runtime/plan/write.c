@@ -142,19 +142,37 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
     close(w, '}');
 }
 
+static void write_integers(Writer *w, const char *name, int count, const int *values) {
+    key(w, name);
+    for (int i = 0; i < count; i++) sb_printf(w->out, "%s%d", i ? ", " : "[", values[i]);
+    sb_char(w->out, ']');
+}
+
+static void write_windows(Writer *w, const PlanMap *map) {
+    open(w, "im2col", '{');
+    write_integers(w, "lower", map->windows, map->lower);
+    open(w, "upper", '[');
+    for (int i = 0; i < map->windows; i++) put_text(w, NULL, map->upper[i].text);
+    close(w, ']');
+    write_integers(w, "strides", map->windows, map->strides);
+    close(w, '}');
+}
+
+static void put_true(Writer *w, const char *name) {
+    key(w, name);
+    sb_str(w->out, "true");
+}
+
 static void write_map(Writer *w, const PlanMap *map) {
     open(w, NULL, '{');
     put_text(w, "name", map->name);
     put_integer(w, "at", map->at);
     put_text(w, "tensor", map->tensor);
-    key(w, "box");
-    for (int d = 0; d < map->rank; d++) sb_printf(w->out, "%s%d", d ? ", " : "[", map->box[d]);
-    sb_char(w->out, ']');
+    write_integers(w, "box", map->box_rank, map->box);
     put_integer(w, "swizzle", map->swizzle);
-    if (map->tf32) {
-        key(w, "tf32");
-        sb_str(w->out, "true");
-    }
+    if (map->tf32) put_true(w, "tf32");
+    if (map->merged) put_true(w, "merged");
+    if (map->windows) write_windows(w, map);
     close(w, '}');
 }
 

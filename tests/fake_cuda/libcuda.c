@@ -125,6 +125,16 @@ DEFINE(cuTensorMapEncodeTiled,
        memcpy(map, (uint64_t[16]){(uint64_t)(uintptr_t)address, extents[0]}, 128);
        note("map type %llu rank %llu box %llu", (uint64_t)type, rank, box[0]);
        note(" swizzle %llu\n", (uint64_t)swizzle, 0, 0);)
+DEFINE(cuTensorMapEncodeIm2col,
+       (void *map, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,
+        const int *lower, const int *upper, unsigned channels, unsigned pixels, const unsigned *element_strides,
+        int interleave, int swizzle, int promotion, int fill),
+       (void)strides;
+       (void)interleave; (void)promotion; (void)fill;
+       memcpy(map, (uint64_t[16]){(uint64_t)(uintptr_t)address, extents[0]}, 128);
+       note("im2col type %llu rank %llu channels %llu", (uint64_t)type, rank, channels);
+       note(" pixels %llu corners %llu %llu", pixels, (uint64_t)-lower[0], (uint64_t)-upper[0]);
+       note(" step %llu swizzle %llu\n", element_strides[1], (uint64_t)swizzle, 0);)
 DEFINE(cuMemAlloc_v2, (uint64_t * address, size_t bytes),
        *address = (uint64_t)(uintptr_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
        newest = bytes > 2 * GUARD && bytes < LARGE ? (unsigned char *)(uintptr_t)*address : NULL;)

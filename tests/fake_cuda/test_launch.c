@@ -126,6 +126,25 @@ static void test_tensor_map(void **state) {   // covers T0921
     expect_code(902);
 }
 
+// A window of a convolution at every third of 20 pixels, from -2 on: the sixth place is 13, six before the last pixel.
+static void test_im2col_map(void **state) {
+    (void)state;
+    static _Alignas(256) char memory[8192];
+    load();
+    int64_t shape[] = {2, 20, 64};
+    TilecArg args[] = {tilec_tensor(memory, 3, shape), tilec_tensor(memory + 6144, 1, shape)};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "walked"), args, 2, NULL, NULL),
+                         TILEC_OK);
+    expect_log("im2col type 9 rank 3 channels 64 pixels 32 corners 2 6 step 3 swizzle 3\n"
+               "launch grid 1 block 128 shared 0 stream 0\nlaunch grid 1 block 128 shared 0 stream 0\n");
+    shape[1] = 2;   // no place for the window
+    TilecArg narrow[] = {tilec_tensor(memory, 3, shape), tilec_tensor(memory + 6144, 1, shape)};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "walked"), narrow, 2, NULL, &f.diagnostics),
+                     TILEC_ERROR_SOURCE);
+    expect_code(921);
+}
+
 static void test_workspace(void **state) {
     (void)state;
     size_t bytes = 0;
@@ -544,10 +563,10 @@ static void test_no_memory(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_launch),          TEST(test_tensor_map),     TEST(test_workspace),        TEST(test_own_workspace),
-        TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),        TEST(test_wrong_device),
-        TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large), TEST(test_zeroed_elsewhere),
-        TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),    TEST(test_other_thread),
-        TEST(test_misuse),          TEST(test_names),          TEST(test_no_memory)};
+        TEST(test_launch),           TEST(test_tensor_map),      TEST(test_im2col_map),     TEST(test_workspace),
+        TEST(test_own_workspace),    TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),
+        TEST(test_wrong_device),     TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large),
+        TEST(test_zeroed_elsewhere), TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),
+        TEST(test_other_thread),     TEST(test_misuse),          TEST(test_names),          TEST(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,9 +72,10 @@ typedef struct Programs {
 } Programs;
 
 // Conflicts that examples have, and explain: of the parts that blocks of a cluster read from each other (gemm.tile,
-// gemm_split_k.tile), and of sums in f32 on their way to TMA (gemm_split_k.tile).
+// gemm_split_k.tile, and convolutions that are split likewise), and of sums in f32 on their way to TMA (gemm_split_k.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
-    bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0;
+    bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0 ||
+                 strncmp(kernel->name, "convolution", strlen("convolution")) == 0;
     bool sums = strcmp(kernel->name, "gemm_split_k_sums") == 0 ||
                 strncmp(kernel->name, "add_partials", strlen("add_partials")) == 0;
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);

@@ -146,6 +146,59 @@ static void test_bad_maps(void **state) {
         if (map_is_read(&f, bad[i])) fail_msg("read: %s", bad[i]);
 }
 
+// Maps of views of x: bf16[B, H, W, C], by a kernel with this map.
+static const Plan *plan_with_map(Fixture *f, const char *map) {
+    char *text =
+        arena_printf(f->arena,
+                     "{\"manifest\": 1, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
+                     "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
+                     "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
+                     "[\"B\", \"H\", \"W\", \"C\"], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
+                     map);
+    return plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
+}
+
+static const MapRequest *view_request(Fixture *f, const char *map) {
+    Launch *launch = NEW(f->arena, Launch);
+    LaunchArg x = {.is_tensor = true, .address = 0x1000, .rank = 4, .shape = {2, 9, 12, 64}};
+    launch_arg_dense(&x);
+    const Plan *plan = plan_with_map(f, map);
+    assert_non_null(plan);
+    assert_true(
+        plan_dispatch(f->arena, f->sink, plan, plan_entry(plan, "k"), 1, &x, &device, (LaunchMemory){0}, launch));
+    return &launch->actions.items[0].maps[0];
+}
+
+// Of 7 x 7 at every second pixel, with a border of 3: the first tap is at -3, then 5 or 6 times 2 further. That place,
+// from the last pixel on, is the upper corner.
+static void test_view_maps(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    const MapRequest *walks =
+        view_request(&f, "\"im2col\": {\"lower\": [-3, -3], \"upper\": [\"((W + 1) / 2 - 1) * 2 - (W - 1) - 3\", "
+                         "\"((H + 1) / 2 - 1) * 2 - (H - 1) - 3\"], \"strides\": [2, 2]}");
+    assert_int_equal(walks->windows, 2);
+    assert_int_equal(walks->rank, 4);
+    assert_true(walks->lower[0] == -3 && walks->upper[0] == -4 && walks->upper[1] == -3 && walks->steps[1] == 2);
+    assert_true(walks->box[0] == 64 && walks->box[1] == 128 && walks->extent[1] == 12 && walks->stride[3] == 13824);
+    const MapRequest *merged = view_request(&f, "\"merged\": true");
+    assert_int_equal(merged->windows, 0);
+    assert_int_equal(merged->rank, 2);
+    assert_true(merged->extent[0] == 64 && merged->extent[1] == 216 && merged->stride[1] == 128);
+    static const char *const bad[] = {
+        "\"merged\": false",
+        "\"merged\": true, \"im2col\": {\"lower\": [0, 0], \"upper\": [\"0\", \"0\"], \"strides\": [1, 1]}",
+        "\"im2col\": {\"lower\": [0], \"upper\": [\"0\"], \"strides\": [1]}",
+        "\"im2col\": {\"lower\": [0, 0], \"upper\": [\"0\", \"0\"], \"strides\": [1, 9]}",
+        "\"im2col\": {\"lower\": [0, 0], \"upper\": [\"0\", \"Z\"], \"strides\": [1, 1]}",
+        "\"im2col\": {\"lower\": [0], \"upper\": [\"0\", \"0\"], \"strides\": [1, 1]}",
+        "\"im2col\": {}",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (plan_with_map(&f, bad[i])) fail_msg("read: %s", bad[i]);
+}
+
 static void test_second_variant(void **state) {
     Fixture f;
     Launch launch;
@@ -849,6 +902,7 @@ int main(void) {
         IN_ARENA(test_program_refuses),
         IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),
+        IN_ARENA(test_view_maps),
         IN_ARENA(test_shared_conditions),
         IN_ARENA(test_names_differ),
         IN_ARENA(test_launch_cache),

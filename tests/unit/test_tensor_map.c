@@ -24,6 +24,24 @@ static CudaResult fake_encode(void *map, int type, unsigned rank, void *address,
     return 0;
 }
 
+static struct {
+    int calls, lower[MOST_WINDOWS], upper[MOST_WINDOWS];
+    unsigned channels, pixels;
+} walked;
+
+static CudaResult fake_im2col(void *map, int type, unsigned rank, void *address, const uint64_t *extents,
+                              const uint64_t *strides, const int *lower, const int *upper, unsigned channels,
+                              unsigned pixels, const unsigned *element_strides, int interleave, int swizzle,
+                              int promotion, int fill) {
+    unsigned none[TENSOR_MAP_RANK] = {0};
+    walked.calls++;
+    memcpy(walked.lower, lower, (rank - 2) * sizeof *lower);
+    memcpy(walked.upper, upper, (rank - 2) * sizeof *upper);
+    walked.channels = channels, walked.pixels = pixels;
+    return fake_encode(map, type, rank, address, extents, strides, none, element_strides, interleave, swizzle,
+                       promotion, fill);
+}
+
 typedef struct Fixture {
     Driver driver;
     DiagSink *sink;
@@ -32,7 +50,9 @@ typedef struct Fixture {
 
 static Fixture fixture(Arena *arena) {
     memset(&asked, 0, sizeof asked);
-    return (Fixture){{.encode_tiled = fake_encode}, diag_sink_new(arena), map_cache_new(arena)};
+    memset(&walked, 0, sizeof walked);
+    return (Fixture){
+        {.encode_tiled = fake_encode, .encode_im2col = fake_im2col}, diag_sink_new(arena), map_cache_new(arena)};
 }
 
 static MapRequest request_2d(int64_t rows, int64_t columns) {
@@ -160,10 +180,70 @@ static void what_is_refused(void **state) {
     refused(&f, request_2d(64, 64), "older than CUDA 12");
 }
 
+// 64 channels of 128 pixels of [2, 9, 14, 64], for a filter of 3 x 3 with a border of 1: the first place of its first tap
+// is -1, the last one W - 1 - 1.
+static MapRequest request_im2col(void) {
+    return (MapRequest){.type = TYPE_BF16,
+                        .rank = 4,
+                        .swizzle = 128,
+                        .box = {64, 128},
+                        .extent = {64, 14, 9, 2},
+                        .stride = {2, 128, 1792, 16128},
+                        .address = 0x1000,
+                        .windows = 2,
+                        .lower = {-1, -1},
+                        .upper = {-1, -1},
+                        .steps = {1, 1}};
+}
+
+static void im2col_is_asked(void **state) {
+    Fixture f = fixture(*state);
+    TensorMapBytes map;
+    MapRequest request = request_im2col();
+    request.steps[0] = 2, request.upper[0] = -2, request.lower[1] = -3;
+    assert_true(encodes(&f, request, &map));
+    assert_true(encodes(&f, request, &map));
+    assert_int_equal(walked.calls, 1);
+    assert_int_equal(asked.rank, 4);
+    assert_int_equal(walked.channels, 64);
+    assert_int_equal(walked.pixels, 128);
+    assert_true(walked.lower[0] == -1 && walked.lower[1] == -3 && walked.upper[0] == -2 && walked.upper[1] == -1);
+    assert_true(asked.steps[0] == 1 && asked.steps[1] == 2 && asked.steps[2] == 1 && asked.steps[3] == 1);
+    assert_int_equal(asked.extents[1], 14);
+    assert_int_equal(asked.strides[2], 16128);
+    request.upper[1] = -2;   // another map
+    assert_true(encodes(&f, request, &map));
+    assert_int_equal(walked.calls, 2);
+    request.extent[3] = 0;
+    assert_true(encodes(&f, request, &map));
+    assert_int_equal(asked.extents[1], 1);
+}
+
+// Corners of two windows have 8 bits, of three 5; some place is between them.
+static void im2col_is_refused(void **state) {
+    Fixture f = fixture(*state);
+    TensorMapBytes map;
+    MapRequest request = request_im2col();
+    request.upper[0] = 127;
+    assert_true(encodes(&f, request, &map));
+    request.upper[0] = 128;
+    refused(&f, request, "windows");
+    request = request_im2col();
+    request.lower[1] = -129;
+    refused(&f, request, "windows");
+    request = request_im2col();
+    request.upper[1] = -10;   // 9 - 1 - 10 lies before -1
+    refused(&f, request, "windows");
+    request = request_im2col();
+    f.driver.encode_im2col = NULL;
+    refused(&f, request, "older than CUDA 12");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(what_is_asked),          IN_ARENA(types_and_swizzles), IN_ARENA(rounded_to_tf32),
         IN_ARENA(nothing_is_asked_twice), IN_ARENA(empty_and_thin),     IN_ARENA(what_is_refused),
+        IN_ARENA(im2col_is_asked),        IN_ARENA(im2col_is_refused),
     };
     return run(tests);
 }

@@ -62,7 +62,7 @@ def words_of_the_language(source):
     yield from re.findall(r"^([a-z]+)\s+KEEP\(", (source / "frontend/lang.l").read_text(), re.M)
 
 
-LETTERS = {"i": "integer", "s": "string", "n": "name", "e": "expression", "l": "layout"}
+LETTERS = {"i": "integer", "s": "string", "n": "name", "e": "expression", "l": "layout", "t": "tensor"}
 PLACES = {"k": "kernels", "d": "buffers", "s": "statements", "p": "parameters"}
 
 
