@@ -179,17 +179,21 @@ def reduced(options, path, name, target, said):
 
 
 def report(options, found):
+    """The program and all that was said about it are kept; the lines with an error are printed."""
     seed, kind, name, said, text, target = found
     options.keep.mkdir(parents=True, exist_ok=True)
     path = options.keep / f"{seed}.tile"
     path.write_text(text)
-    print(f"seed {seed} {kind}, check {name}, target {target}: {said}\n{path}", flush=True)
+    path.with_suffix(".txt").write_text(f"{kind}, check {name}, target {target}: {said}\n")
+    errors = [re.sub(r" \(\w+ = [^)]*\)", "", line)[:300] for line in said.splitlines() if "error[" in line or line.startswith("FAIL")]
+    print(f"seed {seed} {kind}, check {name}, target {target}: " + "\n    ".join(errors[:4] or [said[-400:]]) + f"\n{path}", flush=True)
     if kind == "differs" and options.reduce_s:
         print(reduced(options, path, name, target, said), flush=True)
 
 
 def many(options):
     counts, refusals, started, seed = collections.Counter(), collections.Counter(), time.monotonic(), options.seed
+    failed = []
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
         waiting = collections.deque()
         until = started + options.minutes * 60 if options.minutes else None
@@ -204,12 +208,15 @@ def many(options):
             counts[found[1]] += 1
             if found[1] == "refused":
                 refusals.update(set(CODE.findall(found[3])))
-            if found[1] in ("differs", "invalid") or (found[1] == "refused" and options.verbose):
+            if found[1] in ("differs", "invalid"):
+                failed.append(found[0])
+            if found[0] in failed[-1:] or (found[1] == "refused" and options.verbose):
                 report(options, found)
-    print(f"seeds {options.seed} to {seed - 1}, {time.monotonic() - started:.0f} s: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())))
     if refusals:
         print("refused by: " + ", ".join(f"{code} {n}" for code, n in refusals.most_common()))
-    return 1 if counts["differs"] or counts["invalid"] else 0
+    print(f"seeds {options.seed} to {seed - 1}, {time.monotonic() - started:.0f} s: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())) +
+          (f"; failed: {','.join(map(str, failed))}" if failed else ""))
+    return 1 if failed else 0
 
 
 def one(options):
