@@ -102,9 +102,8 @@ static SemaValue select(Sema *s, const Node *node) {
     SemaValue yes = lazily(s, node->kids[1], &on_yes), no = lazily(s, node->kids[2], &on_no);
     if (on_yes.count + on_no.count == 0 || is_poison(condition) || is_poison(yes) || is_poison(no))
         return ternary(s, condition, yes, no, node->span);
-    SemaValue values[2] = {yes, no};
     Expr *arms[2];
-    if (!promote(s, 2, values, arms, "? :", node->span)) return value_poison(node->span);
+    if (!promote_arms(s, yes, no, arms, node->span)) return value_poison(node->span);
     Var *var = var_new(s->arena, "chosen", VAR_MUTABLE, arms[0]->type, place_of(s, node->span));
     emit(s, s_var(s->arena, var, NULL));
     Stmt *stmt = s_if(s->arena, to_condition(s, condition));

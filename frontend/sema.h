@@ -162,6 +162,8 @@ SemaValue unary(Sema *s, UnaryOp op, SemaValue a, bool literal, Span span);
 SemaValue ternary(Sema *s, SemaValue condition, SemaValue yes, SemaValue no, Span span);
 SemaValue cast(Sema *s, Type type, SemaValue a, bool literal, Span span);
 bool promote(Sema *s, int count, SemaValue *values, Expr **out, const char *what, Span span);
+bool promote_arms(Sema *s, SemaValue yes, SemaValue no, Expr **out,
+                  Span span);                   // of `?:`: no arithmetic, f16 stays f16
 const char *value_text(Sema *s, SemaValue v);   // its type, for messages
 const char *operator_text(BinaryOp op);
 Span place_of(const Sema *s, Span span);   // the span, or the place that @loc gives

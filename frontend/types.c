@@ -310,6 +310,15 @@ SemaValue unary(Sema *s, UnaryOp op, SemaValue a, bool literal, Span span) {
     return value_expr(s, made, span);
 }
 
+bool promote_arms(Sema *s, SemaValue yes, SemaValue no, Expr **out, Span span) {
+    SemaValue values[2] = {yes, no};
+    bool same = yes.kind == VALUE_EXPR && no.kind == VALUE_EXPR && yes.expr->type == no.expr->type;
+    if (!same) return promote(s, 2, values, out, "? :", span);
+    out[0] = yes.expr;
+    out[1] = no.expr;
+    return true;
+}
+
 SemaValue ternary(Sema *s, SemaValue condition, SemaValue yes, SemaValue no, Span span) {
     if (is_poison(condition) || is_poison(yes) || is_poison(no)) return value_poison(span);
     Expr *chosen = to_condition(s, condition);
@@ -318,11 +327,8 @@ SemaValue ternary(Sema *s, SemaValue condition, SemaValue yes, SemaValue no, Spa
         bool to_float = v.kind == VALUE_INT && (yes.kind == VALUE_FLOAT || no.kind == VALUE_FLOAT);
         return to_float ? value_float((double)v.integer, span) : v;
     }
-    SemaValue values[2] = {yes, no};
     Expr *arms[2];
-    bool same = yes.kind == VALUE_EXPR && no.kind == VALUE_EXPR && yes.expr->type == no.expr->type;
-    if (same) arms[0] = yes.expr, arms[1] = no.expr;   // no arithmetic: f16 stays f16
-    else if (!promote(s, 2, values, arms, "? :", span)) return value_poison(span);
+    if (!promote_arms(s, yes, no, arms, span)) return value_poison(span);
     if (folding(s)) {
         SemaValue selected = value_expr(s, e_select(s->arena, chosen, arms[0], arms[1]), span);
         bool literals = (is_untyped(yes) || yes.arms) && (is_untyped(no) || no.arms);

@@ -151,6 +151,25 @@ const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *di
     return layout_finish(projected);
 }
 
+static bool covers(const Layout *tv, const int64_t *shape) {
+    for (int d = 0; d < tv->rank_out; d++)
+        if (tv->out_shape[d] < shape[d]) return false;
+    return true;
+}
+
+const Layout *tv_covering(Arena *arena, const Layout *tv, const int64_t *shape) {
+    if (covers(tv, shape)) return tv;
+    Layout *whole = layout_new(arena, 2, tv->rank_out);
+    for (int input = 0; input < 2; input++)
+        for (int i = 0; i < tv->in[input].count; i++) {
+            const LayoutMode *mode = &tv->in[input].modes[i];
+            layout_add(whole, input, mode->extent, mode->stride, mode->out);
+        }
+    for (int d = 0; d < tv->rank_out; d++)
+        layout_add(whole, TV_VALUE, (shape[d] + tv->out_shape[d] - 1) / tv->out_shape[d], tv->out_shape[d], d);
+    return layout_finish(whole);
+}
+
 const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis) {
     int dims[LAYOUT_MAX_RANK], rank = 0;
     for (int d = 0; d < tv->rank_out; d++)

@@ -39,6 +39,8 @@ const Layout *tv_of_instruction(Arena *arena, const Layout *instruction, const i
 // along unused outputs become replicas (threads) or disappear (values). Of a dim with a constant index each thread has
 // all held[d] elements, as its slowest values (held NULL: one).
 const Layout *tv_project(Arena *arena, const Layout *tv, int rank, const int *dims, const int64_t *held);
+// The same distribution repeated to cover `shape`: what is beyond it comes as the slowest values of each thread.
+const Layout *tv_covering(Arena *arena, const Layout *tv, const int64_t *shape);
 // A reduction over one dim: the projection onto the others ([1] when there are none).
 const Layout *tv_reduce(Arena *arena, const Layout *tv, int axis);
 // The same tile with one more output, rank_out: the fastest thread digits along `axis`, `parts` threads of them, no

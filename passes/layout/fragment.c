@@ -188,7 +188,51 @@ static Expr *load_view(Mapper *mapper, Expr *expr) {
     return view->buf == buf ? expr : e_load(views->arena, view->buf, count, expr->load.indices);
 }
 
-static void separate_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
+// Reductions, scans and accumulators of products are whole fragments: a part of one, or a transposed one, is copied to
+// one of its own before, and back after.
+static bool is_view(const Region *region) {
+    return region->buf->scope == SCOPE_FRAGMENT && (region->transposed || !region_is_whole(region));
+}
+
+// The operand's place is taken by a fragment; the view that it was comes back, NULL if it stays.
+static Region *view_taken(Arena *arena, Arg *operand, Span loc, Block *out) {
+    Region *view = operand->region;
+    int64_t shape[LAYOUT_MAX_RANK];
+    if (!is_view(view)) return NULL;
+    for (int d = 0; d < region_rank(view); d++) shape[d] = region_extent(view, d);
+    Buf *own = buf_new_const(arena, view->buf->name, SCOPE_FRAGMENT, view->buf->type, region_rank(view), shape, loc);
+    block_push(arena, out, s_decl(arena, own));
+    operand->region = region_whole(arena, own);
+    return view;
+}
+
+// The operand that reads, if it is a fragment.
+static void separate_source(Arena *arena, Stmt *stmt, Arg *src, Block *out) {
+    Region *from = view_taken(arena, src, stmt->loc, out);
+    if (from) BLOCK_CALL(arena, out, stmt->loc, OP_COPY, arg_region(from), arg_region(src->region));
+}
+
+static bool separate_operands(Arena *arena, Stmt *stmt, Block *out) {
+    int mark = out->count;
+    bool product = is_call(stmt, OP_GEMM);
+    Arg *dst = product ? &ARG(stmt, GEMM, acc) : &ARG(stmt, REDUCE_SUM, dst);
+    const Expr *accumulate = product         ? ARG(stmt, GEMM, accumulate).value
+                             : is_scan(stmt) ? NULL
+                                             : reduce_of(stmt).accumulate;
+    bool updates = accumulate ? !expr_is_int(accumulate, 0) : product;
+    if (!product) separate_source(arena, stmt, &ARG(stmt, REDUCE_SUM, src), out);
+    Region *to = view_taken(arena, dst, stmt->loc, out);
+    if (to && updates) BLOCK_CALL(arena, out, stmt->loc, OP_COPY, arg_region(to), arg_region(dst->region));
+    block_push(arena, out, stmt);
+    if (to) BLOCK_CALL(arena, out, stmt->loc, OP_COPY, arg_region(dst->region), arg_region(to));
+    return out->count > mark + 1;
+}
+
+static void separate_in_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    if (is_reduction(stmt) || is_scan(stmt) || is_call(stmt, OP_GEMM)) {
+        mapper->changed |= separate_operands(mapper->arena, stmt, out);
+        return;
+    }
     if (is_loop(stmt, LOOP_PARALLEL) && stmt->loop.count <= LAYOUT_MAX_RANK) {
         Views views = {.arena = mapper->arena, .of = map_new(mapper->arena)};
         views.loop = (TileLoop){.origin = stmt, .rank = stmt->loop.count};
@@ -202,5 +246,5 @@ static void separate_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 bool separate_views(PassContext *context, Func *kernel) {
-    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = separate_in_loop}, &kernel->body);
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = separate_in_stmt}, &kernel->body);
 }

@@ -21,6 +21,6 @@ Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const 
 // The condition that `thread` is the first replica of its elements; NULL: no replicas.
 Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
 
-// Makes every `parallel` loop read each fragment by one list of iterators and constants; other views become copies of
-// the fragment. True: something changed.
+// Makes every `parallel` loop read each fragment by one list of iterators and constants, and every reduction, scan and
+// accumulator a whole fragment; other views become copies of the fragment. True: something changed.
 bool separate_views(PassContext *context, Func *kernel);

@@ -173,6 +173,13 @@ static const Layout *layout_for_use(Inference *inference, const Item *item, cons
     return tv_project(inference->arena, item->map, use->rank, use->dims, held);
 }
 
+// Where the loop touches a part of the fragment, each thread holds the rest as further values.
+static const Layout *layout_for_whole(Inference *inference, const Item *item, const FragmentUse *use) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int d = 0; d < use->rank; d++) shape[d] = buf_extent(use->buf, d);
+    return tv_covering(inference->arena, layout_for_use(inference, item, use), shape);
+}
+
 static bool covers(const Layout *layout, const Buf *buf) {
     for (int d = 0; d < buf->rank; d++)
         if (layout->out_shape[d] < buf_extent(buf, d)) return false;
@@ -356,7 +363,7 @@ static const Layout *reduced_layout(Inference *inference, const Item *item) {
 }
 
 static const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use) {
-    if (item->kind == ITEM_LOOP) return layout_for_use(inference, item, use);
+    if (item->kind == ITEM_LOOP) return layout_for_whole(inference, item, use);
     if (item->kind == ITEM_SCALAR) return replicated(inference, use->buf);
     if (item->kind == ITEM_REDUCE && use->is_store) return reduced_layout(inference, item);
     if (item->kind != ITEM_GEMM || use->is_store) return item->map;
@@ -367,7 +374,8 @@ static const Layout *required_layout(Inference *inference, const Item *item, con
 static bool is_conversion(const Item *item) {
     CopyOp copy;
     return item->uses.count == 2 && match_copy(item->stmt, &copy) && copy.src->buf->scope == SCOPE_FRAGMENT &&
-           copy.dst->buf->scope == SCOPE_FRAGMENT && region_is_whole(copy.src) && region_is_whole(copy.dst);
+           copy.dst->buf->scope == SCOPE_FRAGMENT && region_is_whole(copy.src) && region_is_whole(copy.dst) &&
+           copy.src->transposed == copy.dst->transposed;
 }
 
 // The written values depend on the old ones.

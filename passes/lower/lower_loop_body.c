@@ -46,7 +46,7 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
     int64_t held[LAYOUT_MAX_RANK];
     bool known = index_dims(version->loop, count, indices, dims);
     for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
-    const Layout *seen = tv_project(arena, version->map, count, dims, held);
+    const Layout *seen = tv_covering(arena, tv_project(arena, version->map, count, dims, held), held);
     Expr *slot = fragment_projected_value(arena, version->map, count, dims, value_number(version));
     if (known && buf->layout && !layout_equal(seen, buf->layout))
         slot = fragment_same_thread(arena, seen, buf->layout, slot);

@@ -14,6 +14,7 @@
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
+#include <math.h>
 
 int reduce_op_axis(const Stmt *stmt) {
     int64_t axis = 0;
@@ -82,9 +83,8 @@ Expr *reduce_identity(Arena *arena, OpId op, Type type) {
     case OP_REDUCE_ANY: return e_bool(arena, false);
     case OP_REDUCE_ALL: return e_bool(arena, true);
     default: {
-        bool largest = op == OP_REDUCE_MIN;
-        if (real) return e_float(arena, type, largest ? 1.0 / 0.0 : -1.0 / 0.0);
-        return e_int_of(arena, type, integer_limit(type, largest));
+        if (real) return e_float(arena, type, NAN);   // it loses against a number; of NaNs alone it is the result
+        return e_int_of(arena, type, integer_limit(type, op == OP_REDUCE_MIN));
     }
     }
 }

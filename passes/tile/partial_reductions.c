@@ -17,8 +17,8 @@
 //
 // Candidates are consecutive statements of a block, with a loop among them, whose only uses of `sum` are accumulating
 // reductions of one op over one axis, from sources of one layout, and, if the op is a sum, multiplications by factors
-// that are equal for a row. Without a fill of `sum` just before, `sum` is still scaled too, and the partial results are
-// accumulated onto it.
+// that are equal for a row. Partial results start with what `sum` was filled with just before, the identity of the op or, of
+// a maximum, any constant. Without such a fill `sum` is still scaled too, and the partial results are accumulated onto it.
 //
 // Declined: reductions within one thread, with more threads along the axis than elements, of a `sum` declared in the
 // loop, reductions that are read within the loop (a running maximum), and factors on which an `if` or a later statement
@@ -40,7 +40,7 @@ typedef struct Sum {
     const Stmt *reduce;   // the first reduction; others are like it
     bool in_loop;         // a reduction stands in a loop
     bool scales;
-    bool whole;   // the fill before is the identity: `sum` itself need not be updated
+    bool whole;   // a fill before gives the partial results their start: `sum` itself need not be updated
 } Sum;
 
 // ---- updates ----
@@ -228,15 +228,24 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
 
 // ---- candidates ----
 
-// The fill of `sum` with `value` that is the last to touch it before statement `at`; -1.
-static int fill_before(const Sum *s, const Block *block, int at) {
+// The identity of the op, or, where a term may count twice, any constant: what partial results may start with.
+static bool may_start(const Sum *s, const Expr *value) {
+    OpId op = s->reduce->call.op;
+    if (op == OP_REDUCE_SUM || op == OP_REDUCE_PROD)
+        return expr_equal(value, reduce_identity(s->arena, op, s->sum->type));
+    return value->kind == EXPR_INT || value->kind == EXPR_FLOAT;
+}
+
+// The fill that is the last to touch `sum` before statement `at`, if partial results may start with its value, which
+// comes in *start; -1.
+static int fill_before(const Sum *s, const Block *block, int at, Expr **start) {
     for (int i = at - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_DECL || !stmt_uses_buf(stmt, s->sum)) continue;
         FillOp fill;
-        bool fills = match_fill(stmt, &fill) && region_is_whole(fill.dst);
-        Expr *identity = reduce_identity(s->arena, s->reduce->call.op, s->sum->type);
-        return fills && expr_equal(e_cast(s->arena, s->sum->type, fill.value), identity) ? i : -1;
+        if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return -1;
+        *start = e_cast(s->arena, s->sum->type, fill.value);
+        return may_start(s, *start) ? i : -1;
     }
     return -1;
 }
@@ -246,16 +255,17 @@ static void reductions(PassContext *context, Block *block, int from, int to, Sum
     Arena *arena = context->arena;
     const Stmt *first = s->reduce;
     int64_t partials = tv_threads_along(source_layout(first), reduce_op_axis(first));
-    int fill = fill_before(s, block, from);
+    Expr *start = NULL;
+    int fill = fill_before(s, block, from, &start);
     s->partial = new_partials(s, partials);
     s->whole = fill >= 0;
     Block out = {0};
     for (int i = 0; i < block->count; i++) {
         if (i == from) {
-            Expr *identity = reduce_identity(arena, first->call.op, s->partial->type);
+            Expr *value = s->whole ? e_cast(arena, s->partial->type, start)
+                                   : reduce_identity(arena, first->call.op, s->partial->type);
             block_push(arena, &out, s_decl(arena, s->partial));
-            BLOCK_CALL(arena, &out, first->loc, OP_FILL, arg_region(region_whole(arena, s->partial)),
-                       arg_value(identity));
+            BLOCK_CALL(arena, &out, first->loc, OP_FILL, arg_region(region_whole(arena, s->partial)), arg_value(value));
         }
         if (i >= from && i < to) rewrite_update(s, block->items[i], &out);
         else if (i != fill) block_push(arena, &out, block->items[i]);

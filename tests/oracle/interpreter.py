@@ -877,20 +877,21 @@ class Interpreter:
         return values.round_exact(total, type_)
 
     def reduce(self, args, named, scopes, combine):
-        src, dst = self.region(args[0], scopes)[0], self.region(args[1], scopes)[0]
+        (src, src_t), (dst, dst_t) = self.region(args[0], scopes), self.region(args[1], scopes)
         axis = self.integer(named["axis"], scopes)
         keep = self.flag(named, "accumulate", scopes, False)
-        shape, results = src.shape(), {}
+        shape, results = self.transposed_shape(src, src_t), {}
         if len(dst.dims) == len(src.dims) and len(shape) > 1:
             raise Unsupported("partial results")
         for point in coordinates(shape):
             at = point[:axis] + point[axis + 1:] or (0,)
-            value = convert(src.read(point), src.buffer.type, dst.buffer.type)
+            value = convert(src.read(self.at(src_t, point)), src.buffer.type, dst.buffer.type)
             results.setdefault(at, []).append(value)
         for at, terms in results.items():
+            place = self.at(dst_t, at)
             if keep:
-                terms = [dst.read(at)] + terms
-            dst.write(at, self.combined(terms, dst.buffer.type, combine))
+                terms = [dst.read(place)] + terms
+            dst.write(place, self.combined(terms, dst.buffer.type, combine))
 
     def combined(self, terms, type_, combine):
         if any(v is ANY or isinstance(v, Near) for v in terms):
@@ -925,13 +926,13 @@ class Interpreter:
         self.reduce(*operands, lambda a, b, _: a and b)
 
     def scan(self, args, named, scopes, combine):
-        src, dst = self.region(args[0], scopes)[0], self.region(args[1], scopes)[0]
+        (src, src_t), (dst, dst_t) = self.region(args[0], scopes), self.region(args[1], scopes)
         axis = self.integer(named["axis"], scopes)
-        shape = src.shape()
-        found = {point: convert(src.read(point), src.buffer.type, dst.buffer.type) for point in coordinates(shape)}
+        shape = self.transposed_shape(src, src_t)
+        found = {point: convert(src.read(self.at(src_t, point)), src.buffer.type, dst.buffer.type) for point in coordinates(shape)}
         for point in coordinates(shape):
             line = [found[point[:axis] + (i,) + point[axis + 1:]] for i in range(point[axis] + 1)]
-            dst.write(point, self.combined(line, dst.buffer.type, combine))
+            dst.write(self.at(dst_t, point), self.combined(line, dst.buffer.type, combine))
 
     def op_scan_sum(self, *operands):
         self.scan(*operands, self.total)
