@@ -28,25 +28,52 @@ static const Node *launch_arg(const Node *call, const Node *kernel, int at) {
     return named_arg(call, kernel->kids[1]->kids[at]->text);
 }
 
+// The tensor that is passed for parameter `at`; NULL: none.
+static const Buf *passed_tensor(Sema *s, const Node *call, const Node *kernel, int at) {
+    const Node *arg = launch_arg(call, kernel, at);
+    Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
+    return symbol && symbol->kind == SYMBOL_BUF && kernel->kids[1]->kids[at]->kids[1] ? symbol->buf : NULL;
+}
+
+// From dim *d on, the first that the parameter calls `name` and whose extent in the tensor is constant.
+static bool extent_named(Sema *s, const Node *param, const Buf *buf, const char *name, int *d, int64_t *extent) {
+    for (; *d < param->kids[1]->count && *d < buf->rank; ++*d) {
+        const Node *dim = param->kids[1]->kids[*d];
+        if (dim->kind == N_NAME && strcmp(dim->text, name) == 0 && expr_const(known_extent(s, buf, *d), extent))
+            return true;
+    }
+    return false;
+}
+
 // A compile-time name that the arguments decide: a tensor's type, or a constant extent.
 static bool infer(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
     for (int i = 0; i < kernel->kids[1]->count; i++) {
-        const Node *param = kernel->kids[1]->kids[i], *arg = launch_arg(call, kernel, i);
-        Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
-        if (!symbol || symbol->kind != SYMBOL_BUF || !param->kids[1]) continue;
-        out->type =
-            is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? symbol->buf->type : TYPE_NONE;
+        const Node *param = kernel->kids[1]->kids[i];
+        const Buf *buf = passed_tensor(s, call, kernel, i);
+        if (!buf) continue;
+        out->type = is_type_param(cparam) && strcmp(param->kids[0]->text, cparam->text) == 0 ? buf->type : TYPE_NONE;
         if (out->type != TYPE_NONE) return true;
-        for (int d = 0; !is_type_param(cparam) && d < param->kids[1]->count && d < symbol->buf->rank; d++) {
-            const Node *dim = param->kids[1]->kids[d];
-            int64_t extent;
-            if (dim->kind != N_NAME || strcmp(dim->text, cparam->text) != 0) continue;
-            if (!expr_const(known_extent(s, symbol->buf, d), &extent)) continue;
-            out->value = value_int(extent, arg->span);
-            return true;
-        }
+        int d = 0;
+        int64_t extent;
+        if (is_type_param(cparam) || !extent_named(s, param, buf, cparam->text, &d, &extent)) continue;
+        out->value = value_int(extent, launch_arg(call, kernel, i)->span);
+        return true;
     }
     return false;
+}
+
+// No tensor has another extent than the value that the call gives.
+static bool agrees(Sema *s, const Node *call, const Node *kernel, const Choice *given, Span span) {
+    for (int i = 0; i < kernel->kids[1]->count && given->value.kind == VALUE_INT; i++) {
+        const Buf *buf = passed_tensor(s, call, kernel, i);
+        int64_t extent;
+        for (int d = 0; buf && extent_named(s, kernel->kids[1]->kids[i], buf, given->name, &d, &extent); d++) {
+            if (extent == given->value.integer) continue;
+            diag(s->sink, span, T_MACRO_DIM, (long long)given->value.integer, d, buf->name, (long long)extent);
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
@@ -60,7 +87,7 @@ static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Nod
     }
     if (given) {
         out->value = constant(s, given, "a compile-time value");
-        return !is_poison(out->value);
+        return !is_poison(out->value) && agrees(s, call, kernel, out, given->span);
     }
     if (infer(s, call, kernel, cparam, out)) return true;
     if (define) out->value = define_value(s, define, cparam->span, &out->type);

@@ -189,11 +189,41 @@ static bool infer_tensors(Maker *m, const bool *given) {
     return true;
 }
 
+static bool check_names(Maker *m, int count, const RunArg *given) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(given[i].name, given[j].name) == 0) return refuse(m, given[i].name, "it is given twice");
+    return true;
+}
+
+// A dim that is given by name, and a tensor whose extent it is.
+static bool check_dim(Maker *m, const HostName *dim, const Buf *buf, const EmuTensor *tensor) {
+    for (int d = 0; d < buf->rank; d++) {
+        const Expr *extent = buf->shape[d];
+        bool same = extent->kind == EXPR_VAR && strcmp(extent->var->name, dim->name) == 0;
+        if (!same || tensor->shape[d] == dim->value.integer) continue;
+        return refuse(m, dim->name,
+                      arena_printf(m->arena, "it is %lld, and dim %d of '%s' is %lld", (long long)dim->value.integer, d,
+                                   buf->name, (long long)tensor->shape[d]));
+    }
+    return true;
+}
+
+static bool check_dims(Maker *m, const bool *given) {
+    for (int i = 0; i < m->func->params.count; i++) {
+        const Buf *buf = m->func->params.items[i].buf;
+        VEC_EACH (const HostName, dim, &m->dims.names)
+            if (buf && given[i] && !check_dim(m, dim, buf, m->args[i].tensor)) return false;
+    }
+    return true;
+}
+
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args) {
     Maker m = {.arena = arena, .sink = sink, .func = func, .seed = seed, .dims.multiprocessors = 1};
     bool *seen = NEW_ARRAY(arena, bool, func->params.count + 1);
     *args = m.args = NEW_ARRAY(arena, EmuArg, func->params.count + 1);
+    if (!check_names(&m, given_count, given)) return false;
     for (int i = 0; i < given_count; i++) {
         int index = run_param(func, given[i].name);
         bool is_dim = index < 0 && func_dim(func, given[i].name);
@@ -206,5 +236,5 @@ bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_cou
                            : make_scalar(&m, index, &given[i]);
         if (!ok) return false;
     }
-    return check_given(&m, seen) && infer_tensors(&m, seen);
+    return check_given(&m, seen) && check_dims(&m, seen) && infer_tensors(&m, seen);
 }
