@@ -5,7 +5,7 @@
 //     algebra.c                                composition, inverses, product, quotient, kernel, image
 //     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
 //     distribution.c  swizzle.c  shared_swizzle.c  a tile over threads; XOR swizzles; those for all accesses
-//     conversion.c  shared_way.c  cost.c       cheapest way between distributions; wavefronts and sectors of an access
+//     shared_way.c  cost.c                     ways between distributions through shared memory; wavefronts and sectors
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
 //     calculator/                              what `tilec layout` alone uses: CuTe's nested layouts, encodings, pictures

@@ -13,10 +13,20 @@
 // three shuffles, and two swaps of registers before and after them.
 #include "layout/shuffle.h"
 #include "layout/algebra.h"
-#include "layout/conversion.h"
 #include <string.h>
 
 enum { WORD_BITS = 32 };
+
+Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes) {
+    Linear whole = layout_to_linear(cx, tv);
+    if (!cx->failed && whole.in_count != 2) layout_refuse(cx, "a distribution has the inputs thread and value");
+    if (cx->failed) return linear_empty();
+    int lane_bits = log2_exact(lanes), threads = whole.ins[TV_THREAD].bits;
+    if (threads < lane_bits) lane_bits = threads;
+    LinearDim dims[] = {{"lane", lane_bits}, {"warp", threads - lane_bits}, {"register", whole.ins[TV_VALUE].bits}};
+    return linear_transpose_ins(cx, linear_reshape_ins(cx, whole, dims, 3),
+                                (const char *[]){"register", "lane", "warp"}, 3);
+}
 
 // ---- what both sides repeat ----
 

@@ -37,6 +37,9 @@ typedef struct ShufflePlan {
     ShuffleRepeat repeats[SHUFFLE_REPEATS];
 } ShufflePlan;
 
+// (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
+Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
+
 // Refused where an element comes from another warp, where extents or strides make the maps not linear, and where two
 // lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
 ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,

@@ -1,6 +1,7 @@
 #include "layout/calculator/convert.h"
 #include "layout/calculator/draw.h"
 #include "layout/shared_way.h"
+#include "layout/shuffle.h"
 
 static void print_kind(StrBuf *out, Conversion c) {
     static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};

@@ -1,6 +1,6 @@
 // Conversions between register layouts, explained (layout/conversion.h).
 #pragma once
-#include "layout/conversion.h"
+#include "layout/calculator/conversion.h"
 
 // One line; with `explain` also where each bit of the destination comes from, and the accesses of shared memory.
 // Both are linear layouts (register, lane, warp) -> tensor.

@@ -309,16 +309,19 @@ static bool contiguous(const SharedAccess *access, const Layout *layout) {
     return true;
 }
 
+MemoryShape memory_shape(const Target *target) {
+    return (MemoryShape){target->banks, target->bank_bytes, target->sector_bytes};
+}
+
 static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step,
                               int vector, int64_t plus) {
-    const MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
     int bytes = type_bytes(access->buf->type);
     int64_t address[MAX_LANES];
     for (int lane = 0; lane < access->lanes; lane++) {
         const int64_t *element = lane_element(access, step, lane);
         address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * bytes;
     }
-    SharedCost cost = shared_cost_counted(address, access->lanes, vector * bytes, memory);
+    SharedCost cost = shared_cost_counted(address, access->lanes, vector * bytes, memory_shape(target));
     return cost.wavefronts - cost.phases;
 }
 

@@ -1,6 +1,7 @@
 // Shared memory accesses of warps: the elements of the lanes for each access of a kernel, and their cost in a layout.
 #pragma once
 #include "ir/ir.h"
+#include "layout/cost.h"
 #include "passes/lower/lower.h"
 
 // One access of a shared buffer by a warp, repeated for several steps (a thread's values).
@@ -21,6 +22,8 @@ typedef VEC(SharedAccess) SharedAccessVec;
 
 // All accesses of shared buffers in the kernel (maps must have been inferred).
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out);
+
+MemoryShape memory_shape(const Target *target);
 
 // The cost of the access, over all its steps, with `layout` (over the last rank_in dims of the buffer). A layout that
 // splits the runs gives one access per element.

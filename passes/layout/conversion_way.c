@@ -2,8 +2,8 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/query.h"
-#include "layout/conversion.h"
 #include "layout/shuffle.h"
+#include "passes/analysis/shared_access.h"
 #include "passes/lower/lower.h"
 
 typedef struct Cost {
@@ -32,9 +32,8 @@ static Cost by_shuffles(const PassContext *context, const ShufflePlan *plan, int
 }
 
 static SharedMachine machine_of(const Target *target, int element_bits) {
-    MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
     bool fits = element_bits <= MATRIX_WORD * 8;
-    return (SharedMachine){memory, fits && target_has(target, FEATURE_STMATRIX),
+    return (SharedMachine){memory_shape(target), fits && target_has(target, FEATURE_STMATRIX),
                            fits && target_has(target, FEATURE_LDMATRIX)};
 }
 

@@ -68,11 +68,11 @@ static int64_t index_of(const SharedAccess *access, const int64_t *shape, int la
 // How its lanes differ, of the first step; others lie elsewhere in the same way. False: not by their bits.
 static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, const int64_t *shape, int64_t run,
                            SwizzleAccess *out) {
-    int64_t first = index_of(access, shape, 0), lanes = access->lanes;
+    int64_t first = index_of(access, shape, 0);
     bool whole = access->vector <= run;
     *out = (SwizzleAccess){.width = whole ? access->vector : 1};
-    int64_t bytes = out->width * type_bytes(access->buf->type), row = chooser->context->target->bank_bytes;
-    for (int64_t width = bytes; width > row; width /= 2) lanes /= 2;   // lanes of a phase
+    int bytes = (int)out->width * type_bytes(access->buf->type);
+    int lanes = phase_lanes(access->lanes, bytes, memory_shape(chooser->context->target));
     out->phases = access->steps * (access->lanes / lanes) * (whole ? 1 : access->vector);
     for (int lane = 0; lane < lanes; lane++) {
         int64_t index = index_of(access, shape, lane), expected = first;
@@ -86,7 +86,6 @@ static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, c
 }
 
 static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run) {
-    const Target *target = chooser->context->target;
     VEC(SwizzleAccess) spreads = {0};
     LayoutContext cx = layout_context(chooser->context->arena);
     VEC_EACH (const SharedAccess, access, chooser->accesses) {
@@ -94,7 +93,7 @@ static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run
         if (access->buf != chooser->buf || !swizzle_access(chooser, access, shape, run, &spread)) continue;
         vec_push(cx.arena, &spreads, spread);
     }
-    MemoryShape memory = {target->banks, target->bank_bytes, target->sector_bytes};
+    MemoryShape memory = memory_shape(chooser->context->target);
     consider(chooser,
              fewest_wavefronts(&cx, shape, type_bits(chooser->buf->type), run, spreads.items, spreads.count, memory));
 }

@@ -3,6 +3,7 @@
 #include "layout/calculator/convert.h"
 #include "layout/distribution.h"
 #include "layout/shared_way.h"
+#include "layout/shuffle.h"
 #include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 #include <string.h>

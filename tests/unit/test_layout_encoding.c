@@ -1,11 +1,11 @@
 // Encodings against instruction fragments, ldmatrix, and the optimal swizzle against counting banks.
 #include "layout/calculator/bridge.h"
+#include "layout/calculator/conversion.h"
 #include "layout/calculator/encoding.h"
+#include "layout/calculator/linear_cost.h"
 #include "layout/calculator/linear_text.h"
 #include "layout/calculator/optimal_swizzle.h"
 #include "layout/calculator/tiled_copy.h"
-#include "layout/conversion.h"
-#include "layout/cost.h"
 #include "layout/shared_way.h"
 #include "tests/unit/unit.h"
 #include <string.h>

@@ -4,9 +4,9 @@
 // strides from compact through padded and broadcast to arbitrary. A law about a partial operation counts how often the
 // operation answered, so that a law cannot hold because everything is refused.
 #include "layout/calculator/bridge.h"
+#include "layout/calculator/conversion.h"
+#include "layout/calculator/linear_cost.h"
 #include "layout/calculator/linear_text.h"
-#include "layout/conversion.h"
-#include "layout/cost.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 

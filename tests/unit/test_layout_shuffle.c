@@ -1,5 +1,5 @@
 // Plans of shuffles against enumeration: what each register of each thread gets, in as many rounds as are needed.
-#include "layout/conversion.h"
+#include "layout/calculator/conversion.h"
 #include "layout/shuffle.h"
 #include "tests/unit/random.h"
 #include "tests/unit/unit.h"

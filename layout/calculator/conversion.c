@@ -7,9 +7,10 @@
 // graph, senders and receivers; if each element has one of either, as many rounds suffice as the busiest lane has edges
 // (Koenig), and no fewer do. With copies the number is that of the lowest lane that holds the element, for all that
 // need it.
-#include "layout/conversion.h"
+#include "layout/calculator/conversion.h"
 #include "layout/algebra.h"
 #include "layout/distribution.h"
+#include "layout/shuffle.h"
 #include <string.h>
 
 // ---- by rank ----
@@ -145,17 +146,6 @@ static Conversion by_counting(LayoutContext *cx, const Layout *source, const Lay
 }
 
 // ---- either ----
-
-Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes) {
-    Linear whole = layout_to_linear(cx, tv);
-    if (!cx->failed && whole.in_count != 2) layout_refuse(cx, "a distribution has the inputs thread and value");
-    if (cx->failed) return linear_empty();
-    int lane_bits = log2_exact(lanes), threads = whole.ins[TV_THREAD].bits;
-    if (threads < lane_bits) lane_bits = threads;
-    LinearDim dims[] = {{"lane", lane_bits}, {"warp", threads - lane_bits}, {"register", whole.ins[TV_VALUE].bits}};
-    return linear_transpose_ins(cx, linear_reshape_ins(cx, whole, dims, 3),
-                                (const char *[]){"register", "lane", "warp"}, 3);
-}
 
 static bool covers(const Layout *tv, const int64_t *shape) {
     for (int d = 0; d < tv->rank_out; d++)

@@ -22,5 +22,3 @@ Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *
                          int lanes);
 // The same of linear layouts (register, lane, warp, block) -> tensor.
 Conversion conversion_by_rank(LayoutContext *cx, Linear source, Linear destination);
-// (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
-Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
