@@ -165,12 +165,28 @@ static const Layout *map_from_use(Inference *inference, const Item *item, const 
     return tv_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
 }
 
+static const Layout *layout_under(Inference *inference, const Layout *map, const FragmentUse *use) {
+    int64_t held[LAYOUT_MAX_RANK];
+    for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
+    return tv_project(inference->arena, map, use->rank, use->dims, held);
+}
+
 static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
     EXPECT(inference->context->failure, item->map && item->map->rank_out == item->loop.rank,
            "a loop of rank %d with another map", item->loop.rank);
-    int64_t held[LAYOUT_MAX_RANK];
-    for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
-    return tv_project(inference->arena, item->map, use->rank, use->dims, held);
+    return layout_under(inference, item->map, use);
+}
+
+// Bits of the fragments that a loop with this map needs in another layout than they have.
+static int64_t bits_converted(Inference *inference, const Item *item, const Layout *map) {
+    int64_t sum = 0;
+    VEC_EACH (const FragmentUse, use, &item->uses) {
+        if (!use->buf->layout || layout_equal(layout_under(inference, map, use), use->buf->layout)) continue;
+        int64_t bits = type_bits(use->buf->type);
+        for (int d = 0; d < use->buf->rank; d++) bits *= buf_extent(use->buf, d);
+        sum += bits;
+    }
+    return sum;
 }
 
 // Where the loop touches a part of the fragment, each thread holds the rest as further values.
@@ -192,11 +208,24 @@ static bool set_map(Item *item, const Layout *map) {
     return true;
 }
 
+// The map that converts least: on the smaller side of a cast. Of equal ones that of a fragment that is written. (A copy
+// between fragments is the conversion itself.)
+static const Layout *map_from_uses(Inference *inference, const Item *item) {
+    const Layout *best = NULL;
+    int64_t least = 0;
+    for (int stores = 1; stores >= 0; stores--)
+        VEC_EACH (const FragmentUse, use, &item->uses) {
+            const Layout *map = use->is_store == stores ? map_from_use(inference, item, use) : NULL;
+            int64_t bits = map && !is_call(item->stmt, OP_COPY) ? bits_converted(inference, item, map) : 0;
+            if (!map || (best && bits >= least)) continue;
+            best = map;
+            least = bits;
+        }
+    return best;
+}
+
 static bool propagate_loop(Inference *inference, Item *item) {
-    bool changed = false;
-    for (int stores = 1; stores >= 0 && !item->map; stores--)
-        VEC_EACH (const FragmentUse, use, &item->uses)
-            if (use->is_store == stores) changed |= set_map(item, map_from_use(inference, item, use));
+    bool changed = !item->map && set_map(item, map_from_uses(inference, item));
     if (!item->map) return changed;
     VEC_EACH (FragmentUse, use, &item->uses) {
         const Layout *required = layout_for_use(inference, item, use);
@@ -312,7 +341,8 @@ static void infer_free(Inference *inference) {
 
 // ---- conversions ----
 //
-// If an item needs a fragment in another layout, a second fragment is copied from and to the first one around the item.
+// If an item needs a fragment in another layout, a second fragment is copied from and to the first one around the item. A
+// fragment that loops around the item do not write is converted before them, once for all their items.
 
 static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     Block *block = map_get(map, stmt);
@@ -320,9 +350,48 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     return block;
 }
 
+static bool is_written(Inference *inference, const Stmt *stmt, const Buf *buf) {
+    FOR_EACH_EFFECT (effect, inference->arena, stmt)
+        if (effect->buf == buf && effect->access != ACCESS_READ) return true;
+    return false;
+}
+
+// Finds the statement in the block. `place` becomes the outermost of the loops around it that do not write the fragment:
+// `hoists` is false from the first other statement on.
+static bool find_place(Inference *inference, Block *block, const Stmt *stmt, const Buf *buf, Stmt **place,
+                       bool *hoists) {
+    FOR_EACH_ITEM (item, block) {
+        if (item == stmt) return true;
+        FOR_EACH_BODY (body, item) {
+            if (!find_place(inference, body, stmt, buf, place, hoists)) continue;
+            bool loop = (item->kind == STMT_FOR && item->loop.kind != LOOP_PARALLEL) || item->kind == STMT_WHILE;
+            *hoists &= loop && !is_written(inference, item, buf);
+            if (*hoists) *place = item;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Before which statement a fragment is converted that `stmt` reads.
+static Stmt *conversion_place(Inference *inference, Stmt *stmt, const Buf *buf) {
+    Stmt *place = stmt;
+    bool hoists = true;
+    find_place(inference, inference->body, stmt, buf, &place, &hoists);
+    return place;
+}
+
+// The fragment that an earlier conversion before the same loop has made; NULL: none.
+static Buf *converted_before(const Inference *inference, const Stmt *place, const Buf *buf, const Layout *required) {
+    VEC_EACH (const Converted, converted, &inference->converted)
+        if (converted->place == place && converted->from == buf && layout_equal(converted->to->layout, required))
+            return converted->to;
+    return NULL;
+}
+
 // Within a thread the copy is lowered as a loop; else stage-through-shared replaces it.
-static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Block *out) {
-    Stmt *copy = BLOCK_CALL(arena, out, (Span){0}, OP_COPY, arg_region(region_whole(arena, from)),
+static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Span loc, Block *out) {
+    Stmt *copy = BLOCK_CALL(arena, out, loc, OP_COPY, arg_region(region_whole(arena, from)),
                             arg_region(region_whole(arena, to)));
     if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
         attr_set_layout(arena, &copy->attrs, ATTR_MAP, to->layout);
@@ -330,12 +399,18 @@ static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Block *out) {
 
 static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
     Arena *arena = inference->arena;
-    Buf *other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, item->stmt->loc);
-    other->layout = required;
-    Block *before = conversions(inference, inference->before, item->stmt);
-    block_push(arena, before, s_decl(arena, other));
-    if (reads) push_whole_copy(arena, buf, other, before);
-    if (writes) push_whole_copy(arena, other, buf, conversions(inference, inference->after, item->stmt));
+    Span loc = item->stmt->loc;
+    Stmt *place = writes ? item->stmt : conversion_place(inference, item->stmt, buf);
+    Buf *other = place == item->stmt ? NULL : converted_before(inference, place, buf, required);
+    if (!other) {
+        other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, loc);
+        other->layout = required;
+        Block *before = conversions(inference, inference->before, place);
+        block_push(arena, before, s_decl(arena, other));
+        if (reads) push_whole_copy(arena, buf, other, loc, before);
+        vec_push(arena, &inference->converted, ((Converted){place, buf, other}));
+    }
+    if (writes) push_whole_copy(arena, other, buf, loc, conversions(inference, inference->after, item->stmt));
     Subst *subst = subst_new(arena);
     subst_buf(subst, buf, other);
     if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
@@ -527,6 +602,7 @@ static void drop_replicas(Inference *inference) {
 static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {
     Inference inference = {
         .context = context, .arena = context->arena, .kernel = kernel, .role = scope->role, .threads = scope->threads};
+    inference.body = scope->body;
     inference.before = map_new(context->arena);
     inference.after = map_new(context->arena);
     rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);

@@ -55,6 +55,13 @@ typedef struct Item {
     int group;   // gemms and reductions that share fragments (union-find parent)
 } Item;
 
+// A conversion of `from`, before the statement `place`.
+typedef struct Converted {
+    const Stmt *place;
+    const Buf *from;
+    Buf *to;
+} Converted;
+
 typedef struct Inference {
     PassContext *context;
     Arena *arena;
@@ -63,6 +70,8 @@ typedef struct Inference {
     int64_t threads;
     VEC(Item *) items;
     VEC(Buf *) fragments;
+    Block *body;   // of the scope
+    VEC(Converted) converted;
     Map *before, *after;   // Stmt -> Block: conversions to insert
     bool changed, failed;
 } Inference;
