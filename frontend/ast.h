@@ -39,7 +39,7 @@ typedef enum {
     N_IF,       //                        [condition, block, block?]
     N_BREAK,
     N_RETURN,   //                        [value]
-    N_ROLE,     // name                   [threads, regs?, block]
+    N_ROLE,     // name                   [threads, regs?, block]; of an array also [.., count, N_NAME of the index]
     N_THREAD,   //                        [list of N_ITER, block]
     N_ASYNC,    //                        [call]
     N_ASSIGN,   //             BinaryOp or AST_PLAIN   [place, value]

@@ -200,6 +200,8 @@ bare_stmt: block
  | BREAK ';'                          { $$ = NODE(N_BREAK, @1, NULL, 0, 0); }
  | RETURN expr ';'                    { $$ = NODE(N_RETURN, @1, NULL, 0, 1, $2); }
  | ROLE name THREADS expr ropts block { $$ = NODE(N_ROLE, @1, $2, 0, 3, $4, $5, $6); }
+ | ROLE name '[' name IN expr ']' THREADS expr ropts block
+                                      { $$ = NODE(N_ROLE, @1, $2, 0, 5, $9, $10, $11, $6, NODE(N_NAME, @4, $4, 0, 0)); }
  | THREAD '(' iters ')' block         { $$ = NODE(N_THREAD, @1, NULL, 0, 2, $3, $5); }
  | ASYNC call ';'                     { $$ = NODE(N_ASYNC, @$, NULL, 0, 1, $2); }
  | place '=' expr ';'                 { $$ = NODE(N_ASSIGN, @$, NULL, AST_PLAIN, 2, $1, $3); }
