@@ -540,24 +540,41 @@ class Program(programs.Expressions):
             self.buffers.append(here)
         self.add(f"fill({here.name}, {value});")
 
+    def view(self, here):
+        """(text, shape) of an operand: a buffer as it is, transposed, or the first rows and columns of it."""
+        text, shape = here.name, tuple(here.shape)
+        if self.chance(0.15) and min(shape) > 1:
+            shape = tuple(self.random.randint(1, e) for e in shape)
+            text += "[" + ", ".join(f"0 +: {e}" for e in shape) + "]"
+        if len(shape) > 1 and self.chance(0.25):
+            text, shape = text + ".T", shape[:-2] + (shape[-1], shape[-2])
+        return text, shape
+
+    def result(self, type_, shape, bound):
+        """(text, buffer) of a new destination of the shape: it may be one transposed."""
+        transposed = len(shape) > 1 and self.chance(0.2)
+        here = self.buffer(type_, tuple(shape[:-2]) + (shape[-1], shape[-2]) if transposed else shape, bound=bound)
+        return here.name + (".T" if transposed else ""), here
+
     def reduce(self):
         op = self.pick(["sum", "sum", "max", "min", "prod", "any", "all"])
         types = {"any": ["bool"], "all": ["bool"], "prod": ["i32", "i64", "u16", "u32"]}.get(op, INTEGERS + FLOATS)
         source = self.some(lambda b: b.type in types and (op in ("max", "min") or b.bound is not None))
         if not source:
             return
-        axis = self.random.randrange(len(source.shape))
+        text, shape = self.view(source)
+        axis = self.random.randrange(len(shape))
         bound = source.bound
         if op in ("sum", "prod"):
-            bound = LIMIT[source.type] if source.type in INTEGERS else source.bound * (source.shape[axis] + 1)
+            bound = LIMIT[source.type] if source.type in INTEGERS else source.bound * (shape[axis] + 1)
             if bound > LIMIT[source.type]:
                 return
-        rest = source.shape[:axis] + source.shape[axis + 1:] or (1,)
+        rest = shape[:axis] + shape[axis + 1:] or (1,)
         old = self.some(lambda b: b.shape == rest and b.type == source.type and b is not source and
                         (b.bound is None) == (bound is None) and (bound is None or bound <= b.bound or op == "sum" and b.bound + bound <= LIMIT[b.type]))
         accumulate = old is not None and self.chance(0.5)
-        there = old if accumulate else self.buffer(source.type, rest, bound=bound)
-        self.add(f"reduce_{op}({source.name}, {there.name}, axis = {axis}{', accumulate = true' if accumulate else ''});")
+        to, there = (old.name, old) if accumulate else self.result(source.type, rest, bound)
+        self.add(f"reduce_{op}({text}, {to}, axis = {axis}{', accumulate = true' if accumulate else ''});")
         self.spend(math.prod(source.shape))
         if accumulate and op == "sum" and source.type not in INTEGERS:
             self.keep_small(there)
@@ -573,13 +590,14 @@ class Program(programs.Expressions):
         source = self.some(lambda b: b.type in types and b.bound is not None)
         if not source:
             return
-        axis = self.random.randrange(len(source.shape))
-        bound = source.bound if op == "max" else LIMIT[source.type] if source.type in INTEGERS else source.bound * source.shape[axis]
+        text, shape = self.view(source)
+        axis = self.random.randrange(len(shape))
+        bound = source.bound if op == "max" else LIMIT[source.type] if source.type in INTEGERS else source.bound * shape[axis]
         if bound > LIMIT[source.type]:
             return
         in_place = bound <= source.bound and self.chance(0.4)
-        there = source if in_place else self.buffer(source.type, source.shape, bound=bound)
-        self.add(f"scan_{op}({source.name}, {there.name}, axis = {axis});")
+        to = text if in_place else self.result(source.type, shape, bound)[0]
+        self.add(f"scan_{op}({text}, {to}, axis = {axis});")
         self.spend(math.prod(source.shape) * 2)
 
     def operand(self, type_, rows, columns):
@@ -614,10 +632,12 @@ class Program(programs.Expressions):
         bound = LIMIT[type_] if type_ in INTEGERS else x * y * k + SMALL
         if bound > LIMIT[type_]:
             return
-        acc = self.buffer(type_, (m, n), "fragment", bound=bound)
+        transposed = self.chance(0.2)
+        acc = self.buffer(type_, (n, m) if transposed else (m, n), "fragment", bound=bound)
         self.add(f"fill({acc.name}, {self.random.randint(0, 2)});")
         tf32 = ", precision = tf32" if a_type == b_type == "f32" and x <= 1024 and y <= 1024 and self.chance(0.5) else ""
-        self.add(f"gemm({a}, {b}, {acc.name}{self.pick(['', '', ', accumulate = false'])}{tf32});")
+        self.add(f"gemm({a}, {b}, {acc.name}{'.T' if transposed else ''}"
+                 f"{self.pick(['', '', ', accumulate = false'])}{tf32});")
         self.spend(m * n * k // 16)
 
     # ---- productions: control ----
