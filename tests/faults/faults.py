@@ -9,6 +9,7 @@ each fault is planted, and the steps in which it differs run, the shortest first
 """
 import argparse
 import concurrent.futures
+import dataclasses
 import json
 import os
 import pathlib
@@ -57,21 +58,22 @@ class Copy:
         entry = self.commands[str(self.source / name)]
         words = shlex.split(entry["command"])
         words = words[:words.index("-o")] + ["-w", "-Werror=incompatible-pointer-types", "-Werror=int-conversion", "-fsyntax-only"]
-        return run(words + ["-x", "c", "-"], input=self.headed(text), cwd=entry["directory"]).stderr
-
-    def headed(self, text):
-        return '#include "tests/faults/fault.h"\n#line 1\n' + text
+        return run(words + ["-x", "c", "-"], input=headed(text, ""), cwd=entry["directory"]).stderr
 
     def plant(self, name, text):
-        (self.root / name).write_text(self.headed(text))
+        (self.root / name).write_text(headed(text, "3"))   # 3: like a header of the system, of which there are no warnings
 
     def make(self):
         shutil.copy2(self.root / "tests/faults/fault.c", self.root / "passes/fault.c")
-        for command in (["cmake", "--preset", "release", "-DTILEC_WERROR=OFF", "-DCMAKE_C_FLAGS=-w"],
+        for command in (["cmake", "--preset", "release"],
                         ["cmake", "--build", "--preset", "release", "-j", str(len(os.sched_getaffinity(0)))]):
             done = run(command, cwd=self.root)
             if done.returncode:
                 sys.exit(f"{' '.join(command)}\n{(done.stdout + done.stderr)[-3000:]}")
+
+
+def headed(text, flags):
+    return f'#include "tests/faults/fault.h"\n# 1 "fault.c" {flags}\n' + text
 
 
 def names_of(source):
@@ -109,10 +111,16 @@ class Steps:
         import run as driver
         self.driver = driver
         self.runner = driver.Runner(argparse.Namespace(budget=None), 0)
-        steps = driver.all_steps(["release"], "1")
+        steps = self.listed(root / "steps.json")
         self.steps = {s.name: s for s in steps if s.cached and s.tier < 2 and s.estimate <= longest
                       and not any(s.name.startswith(name) for name in NO_ANSWER)}
         os.environ["XDG_CACHE_HOME"] = str(root / "build" / "test-home")
+
+    def listed(self, file):
+        """As the build says, or as a file does, where there is no build."""
+        if not file.exists():
+            file.write_text(json.dumps([dataclasses.asdict(step) for step in self.driver.all_steps(["release"], "1")], default=str))
+        return [self.driver.Step(**step) for step in json.loads(file.read_text())]
 
     def run(self, names, environment, limit=1200):
         """(the first that fails, the CPU seconds of all until then): of one step, or of several of lit. The limit is that of a process."""
@@ -210,19 +218,31 @@ def read_options():
     parser.add_argument("--least", type=float, default=0.9, help="the share that has to be noticed")
     parser.add_argument("--longest", type=float, default=20, help="CPU seconds of a step; longer ones are left out")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the copy: a run that was stopped goes on; tests are taken anew")
+    parser.add_argument("--prepare", action="store_true", help="fill the folder of --keep, and stop")
+    parser.add_argument("--prepared", action="store_true", help="the folder of --keep is filled: there are no sources and no compiler")
     parser.add_argument("-j", type=int, default=1)
     return parser.parse_args()
 
 
-def find(options, root, pool):
+def prepare(options, root, pool):
     copy, file = Copy(options.source.resolve(), options.build.resolve(), root), root / "faults.json"
+    root.mkdir(exist_ok=True)
+    (root / "steps.json").unlink(missing_ok=True)
     if not file.exists():
         copy.take(".")
         faults = draw_all(copy, options.count, options.seed, pool)
         file.write_text(json.dumps(faults, indent=1))
     copy.take("tests", "examples")
     copy.make()
-    faults = json.loads(file.read_text())
+    Steps(root, options.longest)
+
+
+def find(options, root, pool):
+    if not options.prepared:
+        prepare(options, root, pool)
+    if options.prepare:
+        sys.exit()
+    faults = json.loads((root / "faults.json").read_text())
     trial = Trial(root, Steps(root, options.longest), faults)
     trial.record_all(pool)
     print(f"{len(faults)} faults, {len(trial.seen)} steps; these fail without a fault: {' '.join(trial.fail_anyway) or 'none'}", flush=True)

@@ -5,10 +5,11 @@
     tests/fuzz/fuzz.py build/fuzz layout record
 
 The first corpus is what tests/fuzz/corpus keeps and the tree's own programs. It grows in build/fuzz/corpus/NAME, and the number
-of its edges in NAME.tsv, so a second call continues. A finding is written to build/fuzz/findings/NAME:
-mend it, then keep the input (made small with `fuzz_NAME -minimize_crash=1 FILE`) in tests/fuzz/inputs/fuzz_NAME.
+of its edges in NAME.tsv, so a second call continues. Findings are written to build/fuzz/findings/NAME:
+mend them, then keep each input (made small with `fuzz_NAME -minimize_crash=1 FILE`) in tests/fuzz/inputs/fuzz_NAME.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -18,7 +19,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 
+STARTED = time.monotonic()
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LONGEST = {"source": 1500, "compile": 1500, "emulate": 3000, "layout": 400, "artefact": 5000, "record": 2000, "npy": 400,
            "api": 300, "message": 1200}
@@ -147,59 +150,72 @@ def kept(name):
     return ROOT / "tests" / "fuzz" / "corpus" / f"{name}.tar.xz"
 
 
-def make_corpus(build, name):
+def make_corpus(build, name, options):
     corpus = build / "corpus" / name
     if corpus.exists():
         return corpus
-    corpus.mkdir(parents=True)
     seeds = {seed for seed in SEEDS[name](compiler(build)) if len(seed) <= LONGEST[name]}
-    for number, seed in enumerate(sorted(seeds)):
-        (corpus / f"seed{number:05d}").write_bytes(seed)
     if kept(name).exists():
         with tarfile.open(kept(name)) as archive:
-            archive.extractall(corpus)
+            seeds |= {archive.extractfile(member).read() for member in archive}
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        shares = [pathlib.Path(folder) / f"{number}" for number in range(options.jobs)]
+        for share in shares:
+            share.mkdir()
+        for number, seed in enumerate(sorted(seeds)):
+            (shares[number % options.jobs] / f"seed{number:05d}").write_bytes(seed)
+        corpus.mkdir(parents=True)
+        list(pool.map(lambda share: merge(build, name, options, corpus, share), shares))
     return corpus
 
 
-def keep(build, name, corpus):
+def merge(build, name, options, into, *folders):
+    """Those of the inputs that reach what the others do not."""
+    subprocess.run([build / "tests" / f"fuzz_{name}", "-merge=1", f"-max_len={LONGEST[name]}", into, *folders],
+                   env=environment(build, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+
+
+def keep(build, name, options, corpus):
     kept(name).parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as few, tarfile.open(kept(name), "w:xz") as archive:
-        subprocess.run([build / "tests" / f"fuzz_{name}", "-merge=1", f"-max_len={LONGEST[name]}", few, corpus],
-                       env=environment(build), stderr=subprocess.DEVNULL, check=True)
+        merge(build, name, options, few, corpus)
         for path in sorted(pathlib.Path(few).iterdir()):
             member = tarfile.TarInfo(path.name)   # of no owner and no time
             member.size = path.stat().st_size
             archive.addfile(member, path.open("rb"))
 
 
+def seconds_left(options):
+    """Of the minutes given, the making of the corpus included."""
+    return max(1, int(options.minutes * 60 - time.monotonic() + STARTED)) if options.minutes else 0
+
+
 def command(build, name, options, corpus):
     findings = build / "findings" / name
     findings.mkdir(parents=True, exist_ok=True)
     runs = options.runs or (FEW if name in ["api", "compile", "emulate"] else MANY)
-    runs += len(list(corpus.iterdir())) + 1   # libFuzzer counts the corpus and an empty input
-    return [build / "tests" / f"fuzz_{name}", f"-runs={runs}", f"-max_len={LONGEST[name]}",
-            f"-seed={options.seed}", f"-timeout={options.hang}", "-rss_limit_mb=4096", "-print_final_stats=1",
+    return [build / "tests" / f"fuzz_{name}", f"-fork={options.jobs}", "-ignore_crashes=1", f"-runs={runs}",
+            f"-max_len={LONGEST[name]}", f"-seed={options.seed}", f"-timeout={options.hang}", "-rss_limit_mb=4096",
             "-len_control=0", "-entropic=0",   # entropic: a third of the time
-            f"-max_total_time={int(options.minutes * 60)}", f"-artifact_prefix={findings}/", corpus]
+            f"-max_total_time={seconds_left(options)}", f"-artifact_prefix={findings}/", corpus]
 
 
-def environment(build):
+def environment(build, options):
+    leaks = int(not options.no_leaks)
     return dict(os.environ, LD_LIBRARY_PATH=str(build / "tests" / "fake_cuda"), FAKE_CUDA_LOG="/dev/null",
-                TILEC_COMPILER=str(compiler(build)), ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=1")
+                TILEC_COMPILER=str(compiler(build)), ASAN_OPTIONS=f"allocator_may_return_null=1:detect_leaks={leaks}")
 
 
 def run(words, environ, growth):
     """Appends (inputs so far, edges so far) as they grow. Inputs of the corpus do not count. Returns the end of its text."""
-    start, offset, last = growth[-1][0] if growth else 0, None, []
+    start, last = growth[-1][0] if growth else 0, []
     with subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ,
                           errors="replace") as process:
         for line in process.stderr:
             last = (last + [line])[-60:]
-            at = re.match(r"#(\d+)\s+(\w+)\s.*cov: (\d+)", line)
-            if at and at[2] == "INITED":
-                offset = start - int(at[1])
-            if at and offset is not None:
-                growth.append((int(at[1]) + offset, int(at[3])))
+            at = re.match(r"#(\d+):\s+cov: (\d+)", line)
+            if at:
+                growth.append((start + int(at[1]), int(at[2])))
     return process.returncode, "".join(last)
 
 
@@ -212,18 +228,20 @@ def report(name, growth):
 
 def fuzz(name, options):
     build = options.build.resolve()
-    corpus = make_corpus(build, name)
+    corpus = make_corpus(build, name, options)
     if options.keep:
-        return keep(build, name, corpus)
+        return keep(build, name, options, corpus)
     so_far = corpus.with_suffix(".tsv")
     growth = [tuple(map(int, line.split())) for line in so_far.read_text().splitlines()] if so_far.exists() else []
     try:
-        status, text = run(command(build, name, options, corpus), environment(build), growth)
+        status, text = run(command(build, name, options, corpus), environment(build, options), growth)
     finally:   # an interrupted run counts too
         so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
-    if status in (0, INTERRUPTED):
-        return report(name, growth)
-    return sys.exit(f"{text}{name}: a finding after {growth[-1][0] if growth else 0} inputs")
+    if growth:
+        report(name, growth)
+    findings = list((build / "findings" / name).iterdir())
+    if findings or status not in (0, INTERRUPTED):
+        sys.exit(f"{text}{name}: status {status}, {len(findings)} findings")
 
 
 def main():
@@ -233,6 +251,8 @@ def main():
     parser.add_argument("--runs", type=int, help=f"inputs; default: {FEW} for api, compile and emulate, {MANY} for the others")
     parser.add_argument("--minutes", type=float, default=0, help="at most; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share a corpus")
+    parser.add_argument("--no-leaks", action="store_true", help="where LeakSanitizer cannot run")
     parser.add_argument("--hang", type=int, default=25, help="seconds of one input that are a finding")
     parser.add_argument("--keep", action="store_true", help="write few inputs that reach what the corpus does to the tree")
     options = parser.parse_args()
