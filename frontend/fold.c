@@ -68,7 +68,7 @@ static SemaValue fold_float(Sema *s, BinaryOp op, SemaValue left, SemaValue righ
     case BIN_GE: return truth(s, a >= b, span);
     default: {
         SemaValue bad = left.kind == VALUE_FLOAT ? left : right;
-        diag(s->sink, span, T_OPERAND_TYPE, op == BIN_MOD ? "%" : "an operator on bits", value_text(s, bad));
+        diag(s->sink, span, T_OPERAND_TYPE, operator_text(op), value_text(s, bad));
         return value_poison(span);
     }
     }
