@@ -10,15 +10,30 @@
 // equals the first and keep the f32, in twice the registers. So at a barrier each slot is or-ed with a zero opaque to
 // both.
 #include "codegen/gen.h"
+#include "ir/query.h"
 #include <string.h>
 
 enum { MANY = 64 };   // elements whose f32 would take a good part of a thread's registers
 
-// As many as a register holds, or one. (LLVM holds two bytes as halves of 16 bits. If one is an 8-bit float that was
-// just converted, ptxas 13.0 may overwrite the other one's register: docs/reliability.md.)
-static int pack_of(Type type, int64_t count) {
-    int bits = type_bits(type), pack = type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
-    return count % pack == 0 ? pack : 1;
+static const Buf *array_of(const Buf *buf) {
+    while (buf->alias_of) buf = buf->alias_of;
+    return buf;
+}
+
+static bool stores_elements(const Block *body, const Buf *buf) {
+    FOR_EACH_STMT (stmt, body)
+        if (stmt->kind == STMT_STORE && array_of(stmt->store.buf) == buf) return true;
+    return false;
+}
+
+// As many as a register holds, or half as many of bytes, that the count is a multiple of; else one. LLVM holds two bytes
+// as halves of 16 bits. If one is an 8-bit float that was just converted, ptxas 13.0 may overwrite the other one's
+// register (docs/reliability.md): so only bytes that are loaded, and not stored one by one, are held in pairs.
+static int pack_of(const Block *body, const Buf *buf, int64_t count) {
+    int bits = type_bits(buf->type), pack = buf->type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
+    if (count % pack == 0) return pack;
+    bool pairs = bits == 8 && count % 2 == 0 && !(type_is_float(buf->type) && stores_elements(body, buf));
+    return pairs ? 2 : 1;
 }
 
 static int64_t element_count(Gen *gen, const Buf *buf) {
@@ -43,7 +58,7 @@ static RegisterArray *new_array(Gen *gen, const Buf *buf) {
     array->type = buf->type;
     array->bits = type_bits(buf->type);
     array->element = llvm_value_type(gen, buf->type);
-    array->pack = pack_of(buf->type, array->count);
+    array->pack = pack_of(&gen->kernel.func->body, buf, array->count);
     array->slot_type = array->pack == 1 ? array->element : LLVMVectorType(array->element, (unsigned)array->pack);
     int64_t slots = array->count / array->pack;
     array->slots = NEW_ARRAY(gen->arena, Value, slots);
@@ -57,7 +72,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
     RegisterArray *array = map_get(gen->registers.arrays, buf);
     if (!array) {
         map_put(gen->registers.arrays, buf, array = new_array(gen, buf));
-        if (array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
+        if (array->bits == 16 && array->pack == 2 && array->count >= MANY && type_is_float(buf->type))
             vec_push(gen->arena, &gen->registers.packed, array);
     }
     if (attr_get(buf->attrs, ATTR_WGMMA_REGISTERS)) vec_push(gen->arena, &gen->registers.wgmma, buf);
@@ -68,8 +83,7 @@ void declare_register_array(Gen *gen, Buf *buf) {
 }
 
 RegisterArray *register_array(Gen *gen, const Buf *buf) {
-    while (buf->alias_of) buf = buf->alias_of;
-    RegisterArray *array = map_get(gen->registers.arrays, buf);
+    RegisterArray *array = map_get(gen->registers.arrays, array_of(buf));
     EXPECT(gen->failure, array, "'%s' is used before its declaration", buf->name);
     return array;
 }
