@@ -17,17 +17,21 @@ import torch
 
 MAX_RANK = 8
 TENSOR, INTEGER, REAL = range(3)
+TYPES = {torch.bool: 1, torch.int8: 2, torch.int16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6, torch.uint16: 7,
+         torch.uint32: 8, torch.uint64: 9, torch.float16: 10, torch.bfloat16: 11, torch.float32: 12, torch.float64: 13,
+         torch.float8_e4m3fn: 14, torch.float8_e5m2: 15}   # TilecType
 
 
 class _Arg(ctypes.Structure):   # TilecArg (include/tilec/tilec.h)
-    _fields_ = [("kind", ctypes.c_int), ("data", ctypes.c_void_p), ("rank", ctypes.c_int),
+    _fields_ = [("size", ctypes.c_size_t), ("kind", ctypes.c_int), ("type", ctypes.c_int), ("device", ctypes.c_int),
+                ("rank", ctypes.c_int), ("data", ctypes.c_void_p),
                 ("shape", ctypes.c_int64 * MAX_RANK), ("strides", ctypes.c_int64 * MAX_RANK),
                 ("integer", ctypes.c_int64), ("real", ctypes.c_double)]
 
 
 class _Launch(ctypes.Structure):   # TilecLaunch
     _fields_ = [("size", ctypes.c_size_t), ("stream", ctypes.c_void_p), ("workspace", ctypes.c_void_p),
-                ("workspace_size", ctypes.c_size_t), ("zeroed", ctypes.c_void_p), ("zeroed_size", ctypes.c_size_t)]
+                ("workspace_size", ctypes.c_size_t), ("zeroed", ctypes.c_void_p), ("zeroed_size", ctypes.c_size_t)]   # a part of it
 
 
 @functools.cache
@@ -50,9 +54,11 @@ def _check(library, status, diagnostics):
 def _argument(value):
     if isinstance(value, torch.Tensor):
         pad = [0] * (MAX_RANK - value.dim())
-        return _Arg(TENSOR, value.data_ptr(), value.dim(), (ctypes.c_int64 * MAX_RANK)(*value.shape, *pad),
+        return _Arg(ctypes.sizeof(_Arg), TENSOR, TYPES[value.dtype], value.device.index or 0, value.dim(), value.data_ptr(),
+                    (ctypes.c_int64 * MAX_RANK)(*value.shape, *pad),
                     (ctypes.c_int64 * MAX_RANK)(*value.stride(), *pad))
-    return _Arg(kind=INTEGER, integer=value) if isinstance(value, int) else _Arg(kind=REAL, real=value)
+    size = ctypes.sizeof(_Arg)
+    return _Arg(size, INTEGER, integer=value) if isinstance(value, int) else _Arg(size, REAL, real=value)
 
 
 class Artefact:

@@ -169,7 +169,7 @@ static bool load_and_measure(void *user, Arena *arena) {
 static bool take(Tune *t) {
     Candidate *c = &t->candidates[t->at];
     TuneResult *result = &t->job->results[t->at];
-    TilecDiagnostic first;
+    TilecDiagnostic first = TILEC_INIT(TilecDiagnostic);
     bool ok = true;
     wait_for(t, c);
     result->too_large = c->status == TILEC_ERROR_TARGET;

@@ -23,8 +23,9 @@
 //   Threads     Any number of threads may use a context, an artefact or a module at the same time (if the allocator is
 //               thread-safe). A TilecDiagnostics belongs to one thread at a time. Compiles of several threads run in as
 //               many processes, each with up to one thread per processor of the caller's affinity mask.
-//   Versions    Structures that a caller fills start with `size`, set by TILEC_INIT, so that a program built against an
-//               older header keeps working.
+//   Versions    Every structure that a caller makes starts with `size`, set by TILEC_INIT (a pair of strings, TilecDefine,
+//               alone has none), so that a program built against an older header keeps working. Elements of an array of
+//               structures all have one size. docs/design/product.md says what a minor version may change.
 //
 // docs/embedding.md is a complete program.
 #ifndef TILEC_H
@@ -44,7 +45,10 @@ extern "C" {
 #define TILEC_API
 #endif
 
-// The library's version, "0.1.0".
+// The version of this header; tilec_version is the library's, "0.1.0".
+#define TILEC_VERSION_MAJOR 0
+#define TILEC_VERSION_MINOR 1
+#define TILEC_VERSION_PATCH 0
 TILEC_API const char *tilec_version(void);
 
 // ---- status ----
@@ -57,11 +61,27 @@ typedef enum TilecStatus {
     TILEC_ERROR_ENVIRONMENT = 3,   // a resource is missing: a file, ptxas, the CUDA driver, memory
     TILEC_ERROR_TARGET = 4,        // the program does not fit the target: shared memory, registers, threads
     TILEC_ERROR_DEVICE = 5,        // the device reported a fault
+    TILEC_CANCELLED = 6,           // TilecCompileOptions.cancelled said so
     TILEC_ERROR_INTERNAL = 70      // a bug in tilec
 } TilecStatus;
 
 // A short English name of a status, never NULL.
 TILEC_API const char *tilec_status_text(TilecStatus status);
+
+// The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
+#ifdef __cplusplus
+extern "C++" {
+template <class Type> inline Type tilec_init() {
+    Type initial = Type();
+    initial.size = sizeof(Type);
+    return initial;
+}
+}
+#define TILEC_INIT(Type) (tilec_init<Type>())
+#else
+#define TILEC_INIT(Type)                                                                                               \
+    { .size = sizeof(Type) }
+#endif
 
 // ---- diagnostics ----
 
@@ -71,6 +91,7 @@ typedef enum TilecSeverity { TILEC_SEVERITY_ERROR, TILEC_SEVERITY_WARNING, TILEC
 
 // One diagnostic. Lines and columns count from 1, columns in bytes; line 0: no source location.
 typedef struct TilecDiagnostic {
+    size_t size;
     int code;   // 123 for T0123; `tilec explain T0123` explains it
     TilecSeverity severity;
     const char *file;   // "": no source location
@@ -81,7 +102,7 @@ typedef struct TilecDiagnostic {
 
 // Number of diagnostics; 0 for NULL.
 TILEC_API size_t tilec_diagnostics_count(const TilecDiagnostics *diagnostics);
-// The diagnostic `index`, in order of appearance. False: out of range.
+// Fills *out, whose `size` is set, with the diagnostic `index`, in order of appearance. False: out of range.
 TILEC_API bool tilec_diagnostics_get(const TilecDiagnostics *diagnostics, size_t index, TilecDiagnostic *out);
 // All diagnostics as text: `file:line:col: error[T0123]: text`, an excerpt with a caret, notes. "" for NULL.
 TILEC_API const char *tilec_diagnostics_text(const TilecDiagnostics *diagnostics);
@@ -95,6 +116,7 @@ typedef struct TilecContext TilecContext;
 
 // Host memory: resize(user, NULL, n) allocates, resize(user, p, 0) frees; the result NULL means out of memory.
 typedef struct TilecAllocator {
+    size_t size;
     void *(*resize)(void *user, void *block, size_t bytes);
     void *user;
 } TilecAllocator;
@@ -130,24 +152,12 @@ typedef struct TilecCompileOptions {
     int64_t time_limit;        // milliseconds; the compile is then ended (ENVIRONMENT). 0: none
     int64_t memory_limit;      // bytes of data of the compiling process, and of ptxas. 0: none
     const char *import_root;   // imports outside of this folder are refused; NULL: any file may be imported
-    const char
-        *repro_dir;   // after an internal error or a crash the program is written to this folder; NULL: it is not
+    // After an internal error or a crash the program is written to this folder; NULL: it is not.
+    const char *repro_dir;
+    // Asked every 20 ms or so, in the calling thread; true ends the compile, and its ptxas, with TILEC_CANCELLED. NULL: never.
+    bool (*cancelled)(void *user);
+    void *cancelled_user;
 } TilecCompileOptions;
-
-// The initial value of a structure that starts with `size`:  TilecLaunch launch = TILEC_INIT(TilecLaunch);
-#ifdef __cplusplus
-extern "C++" {
-template <class Type> inline Type tilec_init() {
-    Type initial = Type();
-    initial.size = sizeof(Type);
-    return initial;
-}
-}
-#define TILEC_INIT(Type) (tilec_init<Type>())
-#else
-#define TILEC_INIT(Type)                                                                                               \
-    { .size = sizeof(Type) }
-#endif
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
 // time limit the compile is ended, and so it is when the calling process ends.
@@ -187,23 +197,49 @@ TILEC_API bool tilec_kernel_is_program(const TilecKernel *kernel);
 TILEC_API size_t tilec_kernel_param_count(const TilecKernel *kernel);
 TILEC_API size_t tilec_kernel_variant_count(const TilecKernel *kernel);
 
+// Types of elements and scalars. The numbers are part of the ABI.
+typedef enum TilecType {
+    TILEC_UNKNOWN_TYPE,
+    TILEC_BOOL,
+    TILEC_I8,
+    TILEC_I16,
+    TILEC_I32,
+    TILEC_I64,
+    TILEC_U8,
+    TILEC_U16,
+    TILEC_U32,
+    TILEC_U64,
+    TILEC_F16,
+    TILEC_BF16,
+    TILEC_F32,
+    TILEC_F64,
+    TILEC_E4M3,
+    TILEC_E5M2
+} TilecType;
+
+// The name of a type in the language, "bf16"; "unknown" for another number.
+TILEC_API const char *tilec_type_name(TilecType type);
+
 typedef enum TilecMode { TILEC_IN, TILEC_OUT, TILEC_INOUT } TilecMode;
 
 enum { TILEC_MAX_RANK = 8 };
 
 typedef struct TilecParam {
+    size_t size;
     const char *name;
-    const char *type;   // element or scalar type: "bf16", "f32", "i64", ...
+    const char *type;   // name of the element or scalar type: "bf16", "f32", "i64", ...
     bool is_tensor;
     TilecMode mode;                      // of a tensor
     int rank;                            // of a tensor
     const char *shape[TILEC_MAX_RANK];   // each dim: a name, a number, or an expression
+    TilecType element;                   // `type` as a number
 } TilecParam;
 
-// The parameter `index` of the first variant. False: out of range.
+// Fills *out, whose `size` is set, with the parameter `index` of the first variant. False: out of range.
 TILEC_API bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out);
 
 typedef struct TilecVariant {
+    size_t size;
     const char *symbol;     // name of the function in the cubin; "" for a program
     const char *when;       // the condition for choosing this variant; "": always
     int threads;            // per CTA
@@ -212,20 +248,27 @@ typedef struct TilecVariant {
     int spill_bytes, stack_bytes;
 } TilecVariant;
 
-// The variant `index`, in the order in which a launch tries them. False: out of range.
+// Fills *out, whose `size` is set, with the variant `index`, in the order in which a launch tries them. False: out of
+// range.
 TILEC_API bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant *out);
 
 // ---- launching ----
 
 typedef struct TilecModule TilecModule;
+struct DLTensor;
 
 typedef enum TilecArgKind { TILEC_TENSOR, TILEC_INTEGER, TILEC_REAL } TilecArgKind;
 
-// An argument of a launch: a tensor in device memory, or a scalar.
+enum { TILEC_ANY_DEVICE = -1, TILEC_HOST = -2 };   // of a tensor: not said; memory that no device reads
+
+// An argument of a launch: a tensor in device memory, or a scalar. Made by the functions below.
 typedef struct TilecArg {
+    size_t size;
     TilecArgKind kind;
-    void *data;   // tensor: device address of element [0, ..., 0]
+    TilecType type;   // of a tensor's elements
+    int device;       // of a tensor: the ordinal of its device, or one of the numbers above
     int rank;
+    void *data;   // tensor: device address of element [0, ..., 0]; NULL only where it has no element
     int64_t shape[TILEC_MAX_RANK];
     int64_t strides[TILEC_MAX_RANK];   // in elements
     int64_t integer;                   // integers and bool
@@ -233,9 +276,13 @@ typedef struct TilecArg {
 } TilecArg;
 
 // A dense row-major tensor.
-TILEC_API TilecArg tilec_tensor(void *data, int rank, const int64_t *shape);
+TILEC_API TilecArg tilec_tensor(TilecType type, void *data, int rank, const int64_t *shape);
 // A tensor with strides, in elements.
-TILEC_API TilecArg tilec_strided_tensor(void *data, int rank, const int64_t *shape, const int64_t *strides);
+TILEC_API TilecArg tilec_strided_tensor(TilecType type, void *data, int rank, const int64_t *shape,
+                                        const int64_t *strides);
+// A tensor of DLPack, whose structure `DLTensor` is that of dlpack.h (ABI 0.6 to 1.x), with its type and device. A type
+// that tilec does not have is TILEC_UNKNOWN_TYPE, which no launch takes.
+TILEC_API TilecArg tilec_dlpack(const struct DLTensor *tensor);
 TILEC_API TilecArg tilec_integer(int64_t value);
 TILEC_API TilecArg tilec_real(double value);
 
@@ -258,6 +305,12 @@ typedef struct TilecLaunch {
     // launch at a time. NULL: see tilec_zeroed_size.
     void *zeroed;
     size_t zeroed_size;   // bytes
+    // Where `workspace` is NULL: takes scratch of so many bytes, 256-byte aligned, for work in `stream`, and gives it back
+    // after the launch was enqueued, in stream order (as the allocators of PyTorch and RMM do). NULL: the memory pool of
+    // the stream. `allocate` returns NULL for failure.
+    void *(*allocate)(void *user, size_t bytes, void *stream);
+    void (*release)(void *user, void *memory, void *stream);
+    void *allocate_user;
 } TilecLaunch;
 
 // The bytes of workspace for a launch of `kernel` with these arguments; 0: it has no scratch. They include the bytes of
@@ -273,11 +326,30 @@ TILEC_API TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKe
                                         size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics);
 
 // Enqueues a kernel or program of the module's artefact in a stream and returns. Arguments are in the order of the
-// parameters. Shapes, strides and `assume` contracts are checked; if a check fails, nothing is launched. A thread
+// parameters. Types, devices, shapes, strides, overlaps and `assume` contracts are checked; if a check fails, nothing is
+// launched. A thread
 // without a current CUDA context gets the module's, if it is a primary context. `launch` may be NULL. Device faults are
 // reported by the caller's next synchronisation.
 TILEC_API TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                    size_t arg_count, const TilecLaunch *launch, TilecDiagnostics **diagnostics);
+
+// What a launch would do, without a device or a driver.
+typedef struct TilecSelection {
+    size_t size;
+    int launches;           // of kernels and fills; 0: there is nothing to do
+    int variant;            // index of the variant that is chosen
+    const char *symbol;     // of the first kernel launched; "": none
+    int64_t grid;           // CTAs of that kernel
+    int threads;            // per CTA
+    int64_t shared_bytes;   // per CTA
+    int64_t workspace;      // bytes, of tilec_workspace_size
+} TilecSelection;
+
+// Fills *out, whose `size` is set, with what a launch with these arguments does on a device of `multiprocessors`. Types
+// are checked; addresses are not read.
+TILEC_API TilecStatus tilec_select(const TilecArtefact *artefact, const TilecKernel *kernel, const TilecArg *args,
+                                   size_t arg_count, int multiprocessors, TilecSelection *out,
+                                   TilecDiagnostics **diagnostics);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,11 @@ const char *tilec_version(void) {
     return TILEC_VERSION;
 }
 
+const char *tilec_type_name(TilecType type) {
+    Type known;
+    return type_of_public(type, &known) ? type_text(known) : "unknown";
+}
+
 // ---- objects ----
 
 void *object_new(Allocator host, size_t bytes) {
@@ -107,6 +112,32 @@ static TilecStatus describe_failure(Job *job) {
     return TILEC_OK;
 }
 
+static TilecStatus describe_misuse(Job *job) {
+    diag(job->sink, (Span){0}, T_MISUSE, job->text);
+    return TILEC_ERROR_USAGE;
+}
+
+TilecStatus misuse(Allocator host, TilecDiagnostics **diagnostics, const char *why) {
+    Job job = {.host = host, .text = why};
+    job_run(&job, describe_misuse, diagnostics);
+    return TILEC_ERROR_USAGE;
+}
+
+bool struct_out(void *out, size_t size, const void *value, size_t value_size) {
+    if (!out || size < sizeof size) return false;
+    memcpy((char *)out + sizeof size, (const char *)value + sizeof size,
+           (size < value_size ? size : value_size) - sizeof size);
+    return true;
+}
+
+bool struct_in(void *value, size_t value_size, const void *in) {
+    size_t size;
+    memcpy(&size, in, sizeof size);
+    if (size < sizeof size) return false;
+    memcpy(value, in, size < value_size ? size : value_size);
+    return true;
+}
+
 TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **diagnostics) {
     TilecStatus status = caught(job, work);
     if (diagnostics) *diagnostics = NULL;
@@ -132,8 +163,7 @@ size_t tilec_diagnostics_count(const TilecDiagnostics *diagnostics) {
 
 bool tilec_diagnostics_get(const TilecDiagnostics *diagnostics, size_t index, TilecDiagnostic *out) {
     if (!out || index >= tilec_diagnostics_count(diagnostics)) return false;
-    *out = diagnostics->items.items[index];
-    return true;
+    return struct_out(out, out->size, &diagnostics->items.items[index], sizeof *out);
 }
 
 const char *tilec_diagnostics_text(const TilecDiagnostics *diagnostics) {
@@ -152,8 +182,9 @@ void tilec_diagnostics_destroy(TilecDiagnostics *diagnostics) {
 
 TilecStatus tilec_context_create(const TilecAllocator *allocator, TilecContext **out) {
     Allocator host = libc_allocator;
-    if (!out || (allocator && !allocator->resize)) return TILEC_ERROR_USAGE;
-    if (allocator) host = (Allocator){allocator->resize, allocator->user};
+    TilecAllocator given = {0};
+    if (!out || (allocator && (!struct_in(&given, sizeof given, allocator) || !given.resize))) return TILEC_ERROR_USAGE;
+    if (allocator) host = (Allocator){given.resize, given.user};
     TilecContext *context = host.resize(host.user, NULL, sizeof *context);
     *out = context;
     if (!context) return TILEC_ERROR_ENVIRONMENT;
@@ -232,7 +263,8 @@ static TilecStatus open_artefact(Job *job) {
 
 TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size, TilecArtefact **artefact,
                                 TilecDiagnostics **diagnostics) {
-    if (!context || !cubin || !artefact) return TILEC_ERROR_USAGE;
+    if (!context || !cubin || !artefact)
+        return misuse(context ? context->host : libc_allocator, diagnostics, "tilec_artefact_open takes no NULL");
     OpenJob open = {.job = {.host = context->host}, .cubin = cubin, .size = size, .out = artefact};
     return artefact_job_run(&open.job, open_artefact, artefact, diagnostics);
 }
@@ -291,20 +323,21 @@ size_t tilec_kernel_variant_count(const TilecKernel *kernel) {
 bool tilec_kernel_param(const TilecKernel *kernel, size_t index, TilecParam *out) {
     if (!out || index >= tilec_kernel_param_count(kernel)) return false;
     const PlanParam *p = &kernel->entry->variants.items[0].params.items[index];
-    *out = (TilecParam){.name = p->name, .type = type_text(p->type), .is_tensor = p->is_tensor, .rank = p->rank};
-    out->mode = (TilecMode)p->mode;
-    for (int d = 0; d < p->rank; d++) out->shape[d] = p->shape[d].text;
-    return true;
+    TilecParam param = {.name = p->name, .type = type_text(p->type), .is_tensor = p->is_tensor, .rank = p->rank};
+    param.mode = (TilecMode)p->mode;
+    param.element = type_to_public(p->type);
+    for (int d = 0; d < p->rank; d++) param.shape[d] = p->shape[d].text;
+    return struct_out(out, out->size, &param, sizeof param);
 }
 
 bool tilec_kernel_variant(const TilecKernel *kernel, size_t index, TilecVariant *out) {
     if (!out || index >= tilec_kernel_variant_count(kernel)) return false;
     const PlanVariant *v = &kernel->entry->variants.items[index];
-    *out = (TilecVariant){.symbol = v->symbol ? v->symbol : "", .when = v->when.text ? v->when.text : ""};
-    out->threads = v->threads;
-    out->shared_bytes = v->shared_bytes;
-    out->registers = v->symbol ? v->registers : -1;
-    out->spill_bytes = v->spill_stores + v->spill_loads;
-    out->stack_bytes = v->stack;
-    return true;
+    TilecVariant variant = {.symbol = v->symbol ? v->symbol : "", .when = v->when.text ? v->when.text : ""};
+    variant.threads = v->threads;
+    variant.shared_bytes = v->shared_bytes;
+    variant.registers = v->symbol ? v->registers : -1;
+    variant.spill_bytes = v->spill_stores + v->spill_loads;
+    variant.stack_bytes = v->stack;
+    return struct_out(out, out->size, &variant, sizeof variant);
 }

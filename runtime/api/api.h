@@ -6,7 +6,8 @@
 //
 //     api              objects, diagnostics, contexts, artefacts
 //     api_compile      tilec_compile
-//     api_launch       tilec_load, tilec_launch
+//     api_launch       tilec_load, tilec_launch, tilec_select
+//     arguments        TilecArg: made, checked against parameters, turned into what a launch takes
 //     status           diagnostic codes -> TilecStatus
 //     info             facts about the machine, for `tilec doctor` and the layout calculator
 #pragma once
@@ -56,6 +57,17 @@ typedef struct Job {
 
 // Runs `work` with an arena, a sink and a failure point; frees all memory but the objects that `work` created.
 TilecStatus job_run(Job *job, TilecStatus (*work)(Job *job), TilecDiagnostics **diagnostics);
+
+// What a call returns that is itself wrong, with its text.
+TilecStatus misuse(Allocator host, TilecDiagnostics **diagnostics, const char *why);
+
+// Structures that begin with `size` cross the border to a caller who may know less of their fields, or more. Out: all
+// that it knows but the size; false: it says no size. In: what it does not know stays as it is.
+bool struct_out(void *out, size_t size, const void *value, size_t value_size);
+bool struct_in(void *value, size_t value_size, const void *in);
+
+TilecType type_to_public(Type type);
+bool type_of_public(TilecType type, Type *out);   // false: there is no such type
 
 // Passes a failure that was caught in an object's arena on to the failure point of the job.
 _Noreturn void failure_hand_on(const Failure *from, Failure *to);

@@ -69,7 +69,10 @@ static TilecStatus compile_elsewhere(Job *job) {
     CPU_ZERO(&processors);
     sched_getaffinity(0, sizeof processors, &processors);
     CompileRequest request = request_of(c, folder, &processors);
-    CompilerOptions options = {.path = c->options.compiler, .time_limit = c->options.time_limit};
+    CompilerOptions options = {.path = c->options.compiler,
+                               .time_limit = c->options.time_limit,
+                               .cancelled = c->options.cancelled,
+                               .cancelled_user = c->options.cancelled_user};
     if (!compiler_ask(c->compilers, job->arena, job->sink, &options, &request, &c->compiler, &c->reply)) {
         if (diag_view(job->sink, 0).code == T_COMPILER_CRASHED && c->options.repro_dir) keep_source(c);
         return status_of(job->sink, 0);
@@ -84,17 +87,19 @@ static TilecStatus compile_elsewhere(Job *job) {
 TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                           const TilecCompileOptions *options, TilecArtefact **artefact,
                           TilecDiagnostics **diagnostics) {
-    if (!context || !name || !text || !options || !artefact || options->size < sizeof options->size)
-        return TILEC_ERROR_USAGE;
-    *artefact = NULL;
-    if (diagnostics) *diagnostics = NULL;
+    Allocator host = context ? context->host : libc_allocator;
+    if (artefact) *artefact = NULL;
+    if (!context || !name || !text || !options || !artefact)
+        return misuse(host, diagnostics, "tilec_compile takes no NULL but for the diagnostics");
     CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
     c.compilers = &context->compilers;
-    size_t known = options->size < sizeof c.options ? options->size : sizeof c.options;
-    memcpy(&c.options, options, known);   // fields that an older caller lacks stay zero, the default
-    if (c.options.define_count > 0 && !c.options.defines) return TILEC_ERROR_USAGE;
-    for (size_t i = 0; i < c.options.define_count; i++)
-        if (!c.options.defines[i].name || !c.options.defines[i].value) return TILEC_ERROR_USAGE;
+    // Fields that an older caller lacks stay zero, the default.
+    if (!struct_in(&c.options, sizeof c.options, options))
+        return misuse(host, diagnostics, "the options of tilec_compile have no size: use TILEC_INIT");
+    bool named = c.options.define_count == 0 || c.options.defines;
+    for (size_t i = 0; named && i < c.options.define_count; i++)
+        named = c.options.defines[i].name && c.options.defines[i].value;
+    if (!named) return misuse(host, diagnostics, "a define of tilec_compile has no name or no value");
     TilecStatus status = artefact_job_run(&c.job, compile_elsewhere, artefact, diagnostics);
     compiler_end(&context->compilers, c.compiler);   // one that did not answer, or not as it should
     return status;

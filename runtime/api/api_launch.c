@@ -1,7 +1,9 @@
 // Loads artefacts and launches their kernels; tensors are in device memory of the caller.
 #include "runtime/api/api.h"
+#include "runtime/api/arguments.h"
 #include "runtime/api/status.h"
 #include "runtime/device/module.h"
+#include <limits.h>
 #include <string.h>
 
 struct TilecModule {
@@ -26,7 +28,8 @@ static TilecStatus load(Job *job) {
 
 TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics) {
     if (diagnostics) *diagnostics = NULL;
-    if (!artefact || !out) return TILEC_ERROR_USAGE;
+    if (!artefact || !out)
+        return misuse(artefact ? artefact->object.host : libc_allocator, diagnostics, "tilec_load takes no NULL");
     *out = NULL;
     LoadJob l = {.job = {.host = artefact->object.host}, .artefact = artefact};
     l.module = object_new(artefact->object.host, sizeof *l.module);
@@ -47,53 +50,6 @@ void tilec_unload(TilecModule *module) {
     object_free(module);
 }
 
-// ---- arguments ----
-
-TilecArg tilec_strided_tensor(void *data, int rank, const int64_t *shape, const int64_t *strides) {
-    TilecArg arg = {.kind = TILEC_TENSOR, .data = data, .rank = rank};
-    for (int d = 0; d < rank && d < TILEC_MAX_RANK && shape && strides; d++) {
-        arg.shape[d] = shape[d];
-        arg.strides[d] = strides[d];
-    }
-    return arg;
-}
-
-TilecArg tilec_tensor(void *data, int rank, const int64_t *shape) {
-    int64_t strides[TILEC_MAX_RANK] = {0}, stride = 1;
-    for (int d = rank - 1; d >= 0 && shape; d--) {
-        if (d >= TILEC_MAX_RANK) continue;
-        strides[d] = stride;
-        if (__builtin_mul_overflow(stride, shape[d], &stride))
-            stride = INT64_MAX;   // tilec_launch rejects such a tensor
-    }
-    return tilec_strided_tensor(data, rank, shape, strides);
-}
-
-TilecArg tilec_integer(int64_t value) {
-    return (TilecArg){.kind = TILEC_INTEGER, .integer = value};
-}
-
-TilecArg tilec_real(double value) {
-    return (TilecArg){.kind = TILEC_REAL, .real = value};
-}
-
-_Static_assert(TILEC_MAX_RANK == (int)LAYOUT_MAX_RANK, "the public rank is the IR's");
-
-static LaunchArg *launch_args(Arena *arena, size_t count, const TilecArg *args) {
-    LaunchArg *out = NEW_ARRAY(arena, LaunchArg, count + 1);
-    for (size_t i = 0; i < count; i++) {
-        const TilecArg *from = &args[i];
-        out[i].is_tensor = from->kind == TILEC_TENSOR;
-        out[i].scalar = from->kind == TILEC_REAL ? (Scalar){.type = TYPE_F64, .real = from->real}
-                                                 : (Scalar){.type = TYPE_I64, .integer = from->integer};
-        out[i].address = (uint64_t)(uintptr_t)from->data;
-        out[i].rank = from->rank;
-        memcpy(out[i].shape, from->shape, sizeof out[i].shape);
-        memcpy(out[i].strides, from->strides, sizeof out[i].strides);
-    }
-    return out;
-}
-
 // ---- launching ----
 
 typedef struct LaunchJob {
@@ -106,33 +62,42 @@ typedef struct LaunchJob {
     size_t *bytes, *zeroed;   // non-NULL: compute only this size
 } LaunchJob;
 
-static TilecStatus launch(Job *job) {
+static TilecStatus sizes(Job *job) {
     LaunchJob *l = (LaunchJob *)job;
-    LaunchArg *args = launch_args(job->arena, l->count, l->args);
-    bool ok;
-    if (l->bytes || l->zeroed) {
-        Launch planned;
-        ok = device_module_dispatch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args, (LaunchMemory){0},
-                                    &planned);
-        if (l->bytes) *l->bytes = ok ? (size_t)planned.workspace : 0;
-        if (l->zeroed) *l->zeroed = ok ? (size_t)planned.zeroed : 0;
-    } else {
-        GivenMemory given = {.at.workspace = (uint64_t)(uintptr_t)l->launch.workspace,
-                             .at.zeroed = (uint64_t)(uintptr_t)l->launch.zeroed,
-                             .workspace_size = (int64_t)l->launch.workspace_size,
-                             .zeroed_size = (int64_t)l->launch.zeroed_size};
-        ok = device_module_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
-                                  (CudaStream)l->launch.stream, &given);
-    }
+    Launch planned;
+    const LaunchArg *args = arguments_read(job->arena, job->sink, l->entry, l->count, l->args);
+    bool ok = args && device_module_dispatch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
+                                             (LaunchMemory){0}, &planned);
+    *(l->bytes ? l->bytes : l->zeroed) = !ok ? 0 : (size_t)(l->bytes ? planned.workspace : planned.zeroed);
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }
 
-static bool usable(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count) {
-    if (!module || !kernel || (count > 0 && !args) || count > 4096) return false;
-    if (!plan_has(module->loaded.plan, kernel->entry)) return false;
-    for (size_t i = 0; i < count; i++)
-        if (args[i].kind == TILEC_TENSOR && (args[i].rank < 0 || args[i].rank > TILEC_MAX_RANK)) return false;
-    return true;
+static TilecStatus launch(Job *job) {
+    LaunchJob *l = (LaunchJob *)job;
+    const TilecLaunch *options = &l->launch;
+    GivenMemory given = {.at.workspace = (uint64_t)(uintptr_t)options->workspace,
+                         .at.zeroed = (uint64_t)(uintptr_t)options->zeroed,
+                         .workspace_size = (int64_t)options->workspace_size,
+                         .zeroed_size = (int64_t)options->zeroed_size,
+                         .allocate = options->allocate,
+                         .release = options->release,
+                         .user = options->allocate_user};
+    const LaunchArg *args = arguments_read(job->arena, job->sink, l->entry, l->count, l->args);
+    bool ok = args && arguments_there(job->sink, l->entry, l->count, l->args, l->loaded->hold.device) &&
+              device_module_launch(job->arena, job->sink, l->loaded, l->entry, (int)l->count, args,
+                                   (CudaStream)options->stream, &given);
+    return ok ? TILEC_OK : status_of(job->sink, 0);
+}
+
+// NULL: the call can be made; else what is wrong with it.
+static const char *fault_of(const Plan *plan, const TilecKernel *kernel, const TilecArg *args, size_t count) {
+    if (!plan || !kernel || (count > 0 && !args)) return "a launch takes no NULL but for options and diagnostics";
+    if (!plan_has(plan, kernel->entry)) return "the kernel is of another artefact";
+    return arguments_fault(args, count);
+}
+
+static Allocator host_of(const TilecModule *module) {
+    return module ? module->object.host : libc_allocator;
 }
 
 static LaunchJob launch_job(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count) {
@@ -143,32 +108,88 @@ static LaunchJob launch_job(const TilecModule *module, const TilecKernel *kernel
                        .args = args};
 }
 
-static TilecStatus sizes(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count,
-                         size_t *bytes, size_t *zeroed, TilecDiagnostics **diagnostics) {
-    if (diagnostics) *diagnostics = NULL;
-    if (!usable(module, kernel, args, count) || (!bytes && !zeroed)) return TILEC_ERROR_USAGE;
+static TilecStatus ask_sizes(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t count,
+                             size_t *bytes, size_t *zeroed, TilecDiagnostics **diagnostics) {
+    const char *fault = fault_of(module ? module->loaded.plan : NULL, kernel, args, count);
+    if (!fault && !bytes && !zeroed) fault = "there is nowhere to write the size to";
+    if (fault) return misuse(host_of(module), diagnostics, fault);
     LaunchJob l = launch_job(module, kernel, args, count);
     l.bytes = bytes;
     l.zeroed = zeroed;
-    return job_run(&l.job, launch, diagnostics);
+    return job_run(&l.job, sizes, diagnostics);
 }
 
 TilecStatus tilec_workspace_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                                  size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics) {
-    return sizes(module, kernel, args, arg_count, bytes, NULL, diagnostics);
+    return ask_sizes(module, kernel, args, arg_count, bytes, NULL, diagnostics);
 }
 
 TilecStatus tilec_zeroed_size(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args,
                               size_t arg_count, size_t *bytes, TilecDiagnostics **diagnostics) {
-    return sizes(module, kernel, args, arg_count, NULL, bytes, diagnostics);
+    return ask_sizes(module, kernel, args, arg_count, NULL, bytes, diagnostics);
 }
 
 TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, const TilecArg *args, size_t arg_count,
                          const TilecLaunch *options, TilecDiagnostics **diagnostics) {
-    if (diagnostics) *diagnostics = NULL;
-    if (!usable(module, kernel, args, arg_count) || (options && options->size < sizeof options->size))
-        return TILEC_ERROR_USAGE;
+    const char *fault = fault_of(module ? module->loaded.plan : NULL, kernel, args, arg_count);
+    if (fault) return misuse(host_of(module), diagnostics, fault);
     LaunchJob l = launch_job(module, kernel, args, arg_count);
-    if (options) memcpy(&l.launch, options, options->size < sizeof l.launch ? options->size : sizeof l.launch);
+    if (options && !struct_in(&l.launch, sizeof l.launch, options)) fault = "the launch has no size: use TILEC_INIT";
+    if (!fault && !l.launch.allocate != !l.launch.release) fault = "a launch has `allocate` and `release`, or neither";
+    if (fault) return misuse(host_of(module), diagnostics, fault);
     return job_run(&l.job, launch, diagnostics);
+}
+
+// ---- selecting ----
+
+typedef struct SelectJob {
+    Job job;
+    const Plan *plan;
+    const PlanEntry *entry;
+    size_t count;
+    const TilecArg *args;
+    LaunchDevice device;
+    TilecSelection out;
+} SelectJob;
+
+static int variant_index(const PlanEntry *entry, const PlanVariant *variant) {
+    for (int i = 0; i < entry->variants.count; i++)
+        if (&entry->variants.items[i] == variant) return i;
+    return 0;
+}
+
+static TilecStatus choose(Job *job) {
+    SelectJob *s = (SelectJob *)job;
+    Launch planned;
+    const LaunchArg *args = arguments_read(job->arena, job->sink, s->entry, s->count, s->args);
+    if (!args || !plan_dispatch(job->arena, job->sink, s->plan, s->entry, (int)s->count, args, &s->device,
+                                (LaunchMemory){0}, &planned))
+        return status_of(job->sink, 0);
+    s->out.launches = planned.actions.count;
+    s->out.workspace = planned.workspace;
+    s->out.variant = variant_index(s->entry, planned.variant);
+    s->out.symbol = "";
+    for (int i = planned.actions.count - 1; i >= 0; i--) {
+        const Action *action = &planned.actions.items[i];
+        if (!action->variant) continue;
+        s->out.symbol = action->variant->symbol;
+        s->out.grid = action->grid;
+        s->out.threads = action->variant->threads;
+        s->out.shared_bytes = action->variant->shared_bytes;
+    }
+    return TILEC_OK;
+}
+
+TilecStatus tilec_select(const TilecArtefact *artefact, const TilecKernel *kernel, const TilecArg *args,
+                         size_t arg_count, int multiprocessors, TilecSelection *out, TilecDiagnostics **diagnostics) {
+    Allocator host = artefact ? artefact->object.host : libc_allocator;
+    const char *fault = fault_of(artefact ? artefact->plan : NULL, kernel, args, arg_count);
+    if (!fault && (!out || out->size < sizeof out->size)) fault = "the selection has no size: use TILEC_INIT";
+    if (fault) return misuse(host, diagnostics, fault);
+    SelectJob s = {.job = {.host = host}, .plan = artefact->plan, .entry = kernel->entry, .count = arg_count};
+    s.args = args;
+    s.device = (LaunchDevice){.multiprocessors = multiprocessors, .max_grid = INT_MAX};
+    TilecStatus status = job_run(&s.job, choose, diagnostics);
+    if (status == TILEC_OK) struct_out(out, out->size, &s.out, sizeof s.out);
+    return status;
 }

@@ -18,9 +18,11 @@ TilecStatus status_of_code(DiagCode code) {
     case T_COMPILER_KILLED:
     case T_TIME_LIMIT:
     case T_OUT_OF_MEMORY: return TILEC_ERROR_ENVIRONMENT;
+    case T_CANCELLED: return TILEC_CANCELLED;
     case T_CUDA: return TILEC_ERROR_DEVICE;
     case T_WRONG_DEVICE:
     case T_NEEDS_FEATURE: return TILEC_ERROR_TARGET;
+    case T_MISUSE:
     case T_CUT_SHORT:
     case T_UNKNOWN_PASS:
     case T_PASS_ORDER: return TILEC_ERROR_USAGE;
@@ -53,6 +55,7 @@ const char *tilec_status_text(TilecStatus status) {
     case TILEC_ERROR_ENVIRONMENT: return "something outside is missing";
     case TILEC_ERROR_TARGET: return "does not fit the target";
     case TILEC_ERROR_DEVICE: return "device fault";
+    case TILEC_CANCELLED: return "cancelled";
     case TILEC_ERROR_INTERNAL: return "internal error";
     }
     return "unknown status";

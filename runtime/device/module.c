@@ -179,6 +179,7 @@ typedef struct PoolLaunch {
     const LaunchArg *args;
     CudaStream stream;
     LaunchMemory at;
+    const GivenMemory *given;
     bool pooled;
     CudaResult released;
 } PoolLaunch;
@@ -192,15 +193,25 @@ static bool launch_there(void *user) {
 
 static void give_back(void *user) {
     PoolLaunch *l = user;
-    if (l->pooled) l->released = l->loaded->driver.release_async(l->at.workspace, l->stream);
+    if (!l->pooled) return;
+    if (l->given->release) l->given->release(l->given->user, (void *)(uintptr_t)l->at.workspace, l->stream);
+    else l->released = l->loaded->driver.release_async(l->at.workspace, l->stream);
+}
+
+static bool allocate(PoolLaunch *l, int64_t bytes) {
+    const Driver *d = &l->loaded->driver;
+    const GivenMemory *given = l->given;
+    if (!given->allocate)
+        return cuda_check(d, l->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, l->stream), "cuMemAllocAsync");
+    l->at.workspace = (uint64_t)(uintptr_t)given->allocate(given->user, (size_t)bytes, l->stream);
+    if (!l->at.workspace) diag(l->sink, NOWHERE, T_WORKSPACE_SMALL, l->entry->name, (long long)bytes, "workspace", 0LL);
+    return l->at.workspace != 0;
 }
 
 static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
     const Driver *d = &l->loaded->driver;
     l->pooled = bytes > 0;
-    if (l->pooled &&
-        !cuda_check(d, l->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, l->stream), "cuMemAllocAsync"))
-        return false;
+    if (l->pooled && !allocate(l, bytes)) return false;
     bool ok = fail_scope(arena_failure(l->arena), launch_there, give_back, l);
     return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
 }
@@ -226,6 +237,7 @@ bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *load
                         .count = count,
                         .args = args,
                         .stream = stream,
+                        .given = given,
                         .at = at};
     return launch_from_pool(&there, launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0));
 }

@@ -49,6 +49,10 @@ bool device_module_dispatch(Arena *arena, DiagSink *sink, const DeviceModule *lo
 typedef struct GivenMemory {
     LaunchMemory at;
     int64_t workspace_size, zeroed_size;
+    // The caller's allocator in stream order, in the place of the stream's pool; NULL: none.
+    void *(*allocate)(void *user, size_t bytes, void *stream);
+    void (*release)(void *user, void *memory, void *stream);
+    void *user;
 } GivenMemory;
 
 // Dispatches and runs. `arena`: temporary memory, may be freed after the call.

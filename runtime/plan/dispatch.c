@@ -554,6 +554,7 @@ static bool run_call(Dispatcher *r, const PlanEntry *entry, int count, const Lau
         return false;
     }
     if (!choose(r, entry, count, args, &frame)) return false;
+    if (r->depth == 1) r->out->variant = frame.variant;
     for (int i = 0; i < count; i++) {
         const PlanParam *p = &frame.variant->params.items[i];
         Tensor tensor = {p->name, p->type, args[i]};

@@ -193,8 +193,9 @@ typedef struct Action {
 
 typedef struct Launch {
     VEC(Action) actions;
-    int64_t workspace;   // bytes of scratch in the workspace
-    int64_t zeroed;      // bytes of zeroed scratch, in the workspace or outside
+    int64_t workspace;            // bytes of scratch in the workspace
+    int64_t zeroed;               // bytes of zeroed scratch, in the workspace or outside
+    const PlanVariant *variant;   // the entry's, that was chosen; NULL from the launch cache
 } Launch;
 
 // Memory for scratch; both addresses are 256-byte aligned.

@@ -212,6 +212,7 @@ static void report_death(Arena *arena, DiagSink *sink, Compiler *compiler) {
 static bool report_end(Arena *arena, DiagSink *sink, Compiler *compiler, MessageEnd end, int64_t time_limit) {
     if (end == MESSAGE_CLOSED) report_death(arena, sink, compiler);
     if (end == MESSAGE_LATE) diag(sink, (Span){0}, T_TIME_LIMIT, (long long)time_limit);
+    if (end == MESSAGE_CANCELLED) diag(sink, (Span){0}, T_CANCELLED);
     if (end == MESSAGE_OTHER_VERSION) diag(sink, (Span){0}, T_NO_COMPILER, compiler->path, "it is of another version");
     return false;
 }
@@ -226,7 +227,8 @@ bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const Compil
     StrBuf message;
     const char *data, *path = options->path ? options->path : find_compiler(arena);
     size_t size;
-    int64_t deadline = options->time_limit > 0 ? milliseconds_now() + options->time_limit : 0;
+    MessageWait wait = {.cancelled = options->cancelled, .cancelled_user = options->cancelled_user};
+    if (options->time_limit > 0) wait.deadline = milliseconds_now() + options->time_limit;
     if (!path) {
         diag(sink, (Span){0}, T_NO_COMPILER, "tilec", "it was not found");
         return false;
@@ -236,7 +238,7 @@ bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const Compil
     Compiler *compiler = *used = take_compiler(pool, arena, sink, path);
     if (!compiler) return false;
     MessageEnd end = message_send(compiler->socket, message.text, message.length)
-                         ? message_receive(arena, compiler->socket, deadline, &data, &size)
+                         ? message_receive(arena, compiler->socket, &wait, &data, &size)
                          : MESSAGE_CLOSED;
     if (end == MESSAGE_COMPLETE && !reply_read(arena, data, size, reply)) end = MESSAGE_OTHER_VERSION;
     if (end != MESSAGE_COMPLETE) return report_end(arena, sink, compiler, end, options->time_limit);

@@ -18,8 +18,10 @@ void pool_open(CompilerPool *pool, Allocator host);
 void pool_close(CompilerPool *pool);   // ends the idle ones
 
 typedef struct CompilerOptions {
-    const char *path;     // of the program tilec; NULL: searched
-    int64_t time_limit;   // milliseconds; 0: none
+    const char *path;                // of the program tilec; NULL: searched
+    int64_t time_limit;              // milliseconds; 0: none
+    bool (*cancelled)(void *user);   // asked while waiting; NULL: nothing ends it
+    void *cancelled_user;
 } CompilerOptions;
 
 // Asks an idle process, or a new one. *used is the process while it works: after leaving by the failure point, call

@@ -91,8 +91,12 @@ static void diagnostic_fields(Wire *wire, TilecDiagnostic *d) {
     text(wire, &d->file);
     text(wire, &d->message);
     text(wire, &d->remedy);
-    *d = (TilecDiagnostic){(int)values[0], (TilecSeverity)values[1], d->file,    (int)values[2], (int)values[3],
-                           (int)values[4], (int)values[5],           d->message, d->remedy};
+    d->code = (int)values[0];
+    d->severity = (TilecSeverity)values[1];
+    d->line = (int)values[2];
+    d->column = (int)values[3];
+    d->end_line = (int)values[4];
+    d->end_column = (int)values[5];
     wire->broken |= !d->file || !d->message || !d->remedy;
 }
 
@@ -170,12 +174,20 @@ bool message_send(int fd, const char *data, size_t size) {
     return send_all(fd, (const char *)&first, sizeof first) && send_all(fd, data, size);
 }
 
-static MessageEnd receive_all(int fd, int64_t deadline, char *data, size_t size) {
+// How many milliseconds to wait at most; below 0: for ever.
+static int64_t next_wait(const MessageWait *until) {
+    enum { ASK_EVERY = 20, MOST = 1 << 30 };
+    int64_t wait = until->deadline ? until->deadline - milliseconds_now() : -1;
+    int64_t most = until->cancelled ? ASK_EVERY : until->deadline ? MOST : -1;
+    return wait < 0 || wait > most ? most : wait;
+}
+
+static MessageEnd receive_all(int fd, const MessageWait *until, char *data, size_t size) {
     while (size) {
-        int64_t wait = deadline ? deadline - milliseconds_now() : -1;
-        if (deadline && wait <= 0) return MESSAGE_LATE;
+        if (until->deadline && milliseconds_now() >= until->deadline) return MESSAGE_LATE;
+        if (until->cancelled && until->cancelled(until->cancelled_user)) return MESSAGE_CANCELLED;
         struct pollfd ready = {.fd = fd, .events = POLLIN};
-        int count = poll(&ready, 1, wait > 1 << 30 ? 1 << 30 : (int)wait);
+        int count = poll(&ready, 1, (int)next_wait(until));
         if (count == 0 || (count < 0 && errno == EINTR)) continue;
         ssize_t got = recv(fd, data, size, 0);
         if (got < 0 && errno == EINTR) continue;
@@ -186,13 +198,13 @@ static MessageEnd receive_all(int fd, int64_t deadline, char *data, size_t size)
     return MESSAGE_COMPLETE;
 }
 
-MessageEnd message_receive(Arena *arena, int fd, int64_t deadline, const char **data, size_t *size) {
+MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, const char **data, size_t *size) {
     Head first;
-    MessageEnd end = receive_all(fd, deadline, (char *)&first, sizeof first);
+    MessageEnd end = receive_all(fd, until, (char *)&first, sizeof first);
     if (end != MESSAGE_COMPLETE) return end;
     if (memcmp(first.version, head.version, sizeof head.version) != 0) return MESSAGE_OTHER_VERSION;
     char *out = arena_alloc(arena, first.size);
     *data = out;
     *size = first.size;
-    return receive_all(fd, deadline, out, first.size);
+    return receive_all(fd, until, out, first.size);
 }

@@ -40,8 +40,14 @@ bool request_read(Arena *arena, const char *data, size_t size, CompileRequest *o
 bool reply_read(Arena *arena, const char *data, size_t size, CompileReply *out);
 
 // A message over a socket, behind a line that names the version of tilec. Never raises SIGPIPE.
-typedef enum { MESSAGE_COMPLETE, MESSAGE_CLOSED, MESSAGE_LATE, MESSAGE_OTHER_VERSION } MessageEnd;
+typedef enum { MESSAGE_COMPLETE, MESSAGE_CLOSED, MESSAGE_LATE, MESSAGE_CANCELLED, MESSAGE_OTHER_VERSION } MessageEnd;
+
+typedef struct MessageWait {         // what ends waiting for a message; all zero: its sender alone
+    int64_t deadline;                // on the monotonic clock, in milliseconds; 0: none
+    bool (*cancelled)(void *user);   // asked every 20 ms; NULL: never
+    void *cancelled_user;
+} MessageWait;
+
 bool message_send(int fd, const char *data, size_t size);
-// `deadline`: on the monotonic clock, in milliseconds; 0: none.
-MessageEnd message_receive(Arena *arena, int fd, int64_t deadline, const char **data, size_t *size);
+MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, const char **data, size_t *size);
 int64_t milliseconds_now(void);

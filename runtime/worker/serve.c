@@ -66,7 +66,10 @@ static void add_diagnostics(Answer *answer) {
     size_t count = tilec_diagnostics_count(answer->diagnostics);
     if (!count || FAILURE_CAUGHT(&answer->job.failure)) return;   // the status alone then
     TilecDiagnostic *items = NEW_ARRAY(answer->arena, TilecDiagnostic, count);
-    for (size_t i = 0; i < count; i++) tilec_diagnostics_get(answer->diagnostics, i, &items[i]);
+    for (size_t i = 0; i < count; i++) {
+        items[i].size = sizeof items[i];
+        tilec_diagnostics_get(answer->diagnostics, i, &items[i]);
+    }
     reply->diagnostics = items;
     reply->count = (int64_t)count;
     reply->text = tilec_diagnostics_text(answer->diagnostics);
@@ -126,7 +129,7 @@ static bool serve_one(int socket, const struct rlimit *memory) {
     const char *data;
     size_t size;
     if (!arena || FAILURE_CAUGHT(&failure)) _exit(EXIT_NO_MEMORY);
-    MessageEnd end = message_receive(arena, socket, 0, &data, &size);
+    MessageEnd end = message_receive(arena, socket, &(MessageWait){0}, &data, &size);
     if (end == MESSAGE_OTHER_VERSION) message_send(socket, "", 0);   // which names ours
     bool done = end == MESSAGE_COMPLETE && request_read(arena, data, size, &request) &&
                 compile_and_reply(arena, socket, &request, memory);

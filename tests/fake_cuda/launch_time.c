@@ -32,9 +32,9 @@ static TilecModule *module;
 static const TilecKernel *kernel;
 
 static double launch(int64_t m, int64_t n, int64_t k, uintptr_t address) {
-    TilecArg args[] = {tilec_tensor((void *)address, 2, (int64_t[]){m, k}),
-                       tilec_tensor((void *)(address + (1 << 30)), 2, (int64_t[]){n, k}),
-                       tilec_tensor((void *)(address + (2u << 30)), 2, (int64_t[]){m, n})};
+    TilecArg args[] = {tilec_tensor(TILEC_BF16, (void *)address, 2, (int64_t[]){m, k}),
+                       tilec_tensor(TILEC_BF16, (void *)(address + (1 << 30)), 2, (int64_t[]){n, k}),
+                       tilec_tensor(TILEC_BF16, (void *)(address + (2u << 30)), 2, (int64_t[]){m, n})};
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     TilecDiagnostics *diagnostics = NULL;
     double start = microseconds();

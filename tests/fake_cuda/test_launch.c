@@ -58,7 +58,7 @@ static int teardown(void **state) {
 }
 
 static void expect_code(int code) {
-    TilecDiagnostic d = {0};
+    TilecDiagnostic d = TILEC_INIT(TilecDiagnostic);
     tilec_diagnostics_get(f.diagnostics, 0, &d);
     assert_int_equal(d.code, code);
 }
@@ -78,7 +78,7 @@ static void load(void) {
 static TilecStatus launch(const char *name, int64_t n, const TilecLaunch *options) {
     int64_t shape[] = {n};
     static float memory[2][4096];
-    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory[0], 1, shape), tilec_tensor(TILEC_F32, memory[1], 1, shape)};
     return tilec_launch(f.module, tilec_artefact_find(f.artefact, name), args, 2, options, &f.diagnostics);
 }
 
@@ -99,7 +99,8 @@ static void test_tensor_map(void **state) {   // covers T0921
     load();
     for (int i = 0; i < 3; i++) {
         int64_t shape[] = {i == 2 ? 200 : 100};
-        TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory + 2048, 1, shape)};
+        TilecArg args[] = {tilec_tensor(TILEC_BF16, memory, 1, shape),
+                           tilec_tensor(TILEC_F32, memory + 2048, 1, shape)};
         assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, NULL),
                          TILEC_OK);
     }
@@ -113,14 +114,14 @@ static void test_tensor_map(void **state) {   // covers T0921
     }
     expect_log(want);
     int64_t shape[] = {100};
-    TilecArg odd[] = {tilec_tensor(memory + 8, 1, shape), tilec_tensor(memory + 2048, 1, shape)};
+    TilecArg odd[] = {tilec_tensor(TILEC_BF16, memory + 8, 1, shape), tilec_tensor(TILEC_F32, memory + 2048, 1, shape)};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), odd, 2, NULL, &f.diagnostics),
                      TILEC_ERROR_SOURCE);
     expect_code(921);
     tilec_diagnostics_destroy(f.diagnostics);
     setenv("FAKE_CUDA_FAIL", "cuTensorMapEncodeTiled", 1);
     shape[0] = 300;
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(NULL, 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_BF16, memory, 1, shape), tilec_tensor(TILEC_F32, memory + 2048, 1, shape)};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "mapped"), args, 2, NULL, &f.diagnostics),
                      TILEC_ERROR_DEVICE);
     expect_code(902);
@@ -132,14 +133,14 @@ static void test_im2col_map(void **state) {
     static _Alignas(256) char memory[8192];
     load();
     int64_t shape[] = {2, 20, 64};
-    TilecArg args[] = {tilec_tensor(memory, 3, shape), tilec_tensor(memory + 6144, 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_BF16, memory, 3, shape), tilec_tensor(TILEC_F32, memory + 6144, 1, shape)};
     for (int i = 0; i < 2; i++)
         assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "walked"), args, 2, NULL, NULL),
                          TILEC_OK);
     expect_log("im2col type 9 rank 3 channels 64 pixels 32 corners 2 6 step 3 swizzle 3\n"
                "launch grid 1 block 128 shared 0 stream 0\nlaunch grid 1 block 128 shared 0 stream 0\n");
     shape[1] = 2;   // no place for the window
-    TilecArg narrow[] = {tilec_tensor(memory, 3, shape), tilec_tensor(memory + 6144, 1, shape)};
+    TilecArg narrow[] = {tilec_tensor(TILEC_BF16, memory, 3, shape), tilec_tensor(TILEC_F32, memory + 6144, 1, shape)};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "walked"), narrow, 2, NULL, &f.diagnostics),
                      TILEC_ERROR_SOURCE);
     expect_code(921);
@@ -150,7 +151,7 @@ static void test_workspace(void **state) {
     size_t bytes = 0;
     int64_t shape[] = {100};
     static float memory[2][100];
-    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory[0], 1, shape), tilec_tensor(TILEC_F32, memory[1], 1, shape)};
     load();
     assert_int_equal(tilec_workspace_size(f.module, tilec_artefact_find(f.artefact, "twice"), args, 2, &bytes, NULL),
                      TILEC_OK);
@@ -234,7 +235,7 @@ static void test_zeroed_too_large(void **state) {
     (void)state;
     int64_t shape[] = {INT64_MAX / 16};
     static float memory[1];
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory, 1, shape), tilec_tensor(TILEC_F32, memory, 1, shape)};
     load();
     const TilecKernel *many = tilec_artefact_find(f.artefact, "many");
     assert_int_not_equal(tilec_launch(f.module, many, args, 2, NULL, &f.diagnostics), TILEC_OK);
@@ -247,7 +248,7 @@ static void test_zeroed_elsewhere(void **state) {
     (void)state;
     static _Alignas(256) char memory[512], zero[512];
     int64_t shape[] = {61};
-    TilecArg args[] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory + 256, 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory, 1, shape), tilec_tensor(TILEC_F32, memory + 256, 1, shape)};
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     size_t bytes = 0, zeroed = 0;
     load();
@@ -293,7 +294,7 @@ static void test_wrong_arguments(void **state) {
     assert_int_equal(tilec_artefact_open(f.context, cubin, size, &other, NULL), TILEC_OK);
     int64_t shape[] = {10};
     static float memory[2][10];
-    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory[0], 1, shape), tilec_tensor(TILEC_F32, memory[1], 1, shape)};
     const TilecKernel *stranger = tilec_artefact_find(other, "copy");
     assert_int_equal(tilec_launch(f.module, stranger, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
     tilec_artefact_destroy(other);
@@ -466,7 +467,7 @@ static void *counting_resize(void *user, void *block, size_t bytes) {
 
 // Opens, loads and launches with an allocator that refuses one request. Nothing of it is left at the driver.
 static void launch_refusing(Counting *counting) {
-    const TilecAllocator allocator = {counting_resize, counting};
+    const TilecAllocator allocator = {sizeof allocator, counting_resize, counting};
     size_t size;
     const void *cubin = artefact_bytes(&size);
     TilecContext *context;
@@ -474,7 +475,7 @@ static void launch_refusing(Counting *counting) {
     TilecModule *module = NULL;
     int64_t shape[] = {100};
     static float memory[2][100];
-    TilecArg args[] = {tilec_tensor(memory[0], 1, shape), tilec_tensor(memory[1], 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory[0], 1, shape), tilec_tensor(TILEC_F32, memory[1], 1, shape)};
     int pooled = number("fake_cuda_pooled");
     if (tilec_context_create(&allocator, &context) != TILEC_OK) return;
     TilecStatus status = tilec_artefact_open(context, cubin, size, &artefact, NULL);
@@ -494,7 +495,8 @@ static void test_misuse(void **state) {
     (void)state;
     int64_t shape[] = {10, 1, 1, 1, 1, 1, 1, 1, 1};
     static float memory[64];
-    TilecArg args[4097] = {tilec_tensor(memory, 1, shape), tilec_tensor(memory, 1, shape)}, *none = NULL;
+    TilecArg args[4097] = {tilec_tensor(TILEC_F32, memory, 1, shape), tilec_tensor(TILEC_F32, memory, 1, shape)},
+             *none = NULL;
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     size_t bytes;
     load();
@@ -510,23 +512,168 @@ static void test_misuse(void **state) {
     assert_int_equal(tilec_zeroed_size(f.module, copy, args, 4097, &bytes, NULL), TILEC_ERROR_USAGE);
     args[1].rank = -1;
     assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
-    args[1] = tilec_tensor(memory, TILEC_MAX_RANK + 1, shape);
+    args[1] = tilec_tensor(TILEC_F32, memory, TILEC_MAX_RANK + 1, shape);
     assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
     expect_log("");
-    args[1] = tilec_tensor(memory, 1, shape);
+    args[1] = tilec_tensor(TILEC_F32, memory, 1, shape);
     args[0] = tilec_real(1);
     assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, &f.diagnostics), TILEC_ERROR_SOURCE);
     expect_code(905);
-    args[0] = tilec_tensor(memory + 32, 1, shape);
+    args[0] = tilec_tensor(TILEC_F32, memory + 32, 1, shape);
     options = (TilecLaunch)TILEC_INIT(TilecLaunch);
     options.size = offsetof(TilecLaunch, workspace);   // of a host that knows the stream alone
     options.workspace = (void *)1;
     assert_int_equal(tilec_launch(f.module, copy, args, 2, &options, NULL), TILEC_OK);
 }
 
+// A failing call says why, whatever is wrong with it.
+static void test_texts(void **state) {
+    (void)state;
+    load();
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy");
+    assert_int_equal(tilec_launch(f.module, copy, NULL, 2, NULL, &f.diagnostics), TILEC_ERROR_USAGE);   // covers T0932
+    expect_code(932);
+    tilec_diagnostics_destroy(f.diagnostics);
+    TilecArg bare = {.kind = TILEC_TENSOR};
+    assert_int_equal(tilec_launch(f.module, copy, &bare, 1, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    assert_non_null(strstr(tilec_diagnostics_text(f.diagnostics), "tilec_tensor"));
+    tilec_diagnostics_destroy(f.diagnostics);
+    assert_int_equal(tilec_load(NULL, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    expect_code(932);
+}
+
+static void refuse(TilecArg x, TilecArg y, int code) {
+    TilecArg args[] = {x, y};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), args, 2, NULL, &f.diagnostics),
+                     TILEC_ERROR_SOURCE);
+    expect_code(code);
+    tilec_diagnostics_destroy(f.diagnostics);
+    f.diagnostics = NULL;
+}
+
+static float memory_x[64], memory_y[64];
+
+static void test_types(void **state) {
+    (void)state;
+    int64_t shape[] = {10}, none[] = {0};
+    load();
+    TilecArg x = tilec_tensor(TILEC_F32, memory_x, 1, shape), y = tilec_tensor(TILEC_F32, memory_y, 1, shape);
+    refuse(tilec_tensor(TILEC_BF16, memory_x, 1, shape), y, 929);   // covers T0929
+    refuse(tilec_tensor(TILEC_I32, memory_x, 1, shape), y, 929);
+    refuse(x, tilec_tensor(TILEC_UNKNOWN_TYPE, memory_y, 1, shape), 929);
+    refuse(x, tilec_tensor(TILEC_F32, NULL, 1, shape), 930);   // covers T0930
+    y.device = 1;
+    refuse(x, y, 931);   // covers T0931
+    y.device = TILEC_HOST;
+    refuse(x, y, 931);
+    expect_log("");
+    TilecArg empty[] = {tilec_tensor(TILEC_F32, NULL, 1, none), tilec_tensor(TILEC_F32, NULL, 1, none)};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), empty, 2, NULL, NULL), TILEC_OK);
+}
+
+// As dlpack.h has it.
+typedef struct Tensor {
+    void *data;
+    int32_t kind, index, rank;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+static TilecArg from_dlpack(Tensor tensor) {
+    return tilec_dlpack((const struct DLTensor *)&tensor);
+}
+
+static void test_dlpack(void **state) {
+    (void)state;
+    int64_t shape[] = {10}, strides[] = {2};
+    load();
+    Tensor x = {memory_x, 2, 0, 1, 2, 32, 1, shape, NULL, 8};
+    TilecArg arg = from_dlpack(x), y = tilec_tensor(TILEC_F32, memory_y, 1, shape);
+    assert_ptr_equal(arg.data, memory_x + 2);
+    assert_int_equal(arg.type, TILEC_F32);
+    assert_int_equal(arg.strides[0], 1);
+    TilecArg args[] = {arg, y};
+    assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), args, 2, NULL, NULL), TILEC_OK);
+    x.strides = strides;
+    assert_int_equal(from_dlpack(x).strides[0], 2);
+    x.strides = NULL;
+    x.bits = 16;
+    refuse(from_dlpack(x), y, 929);
+    x.code = 4;
+    assert_int_equal(from_dlpack(x).type, TILEC_BF16);
+    x.lanes = 2;
+    assert_int_equal(from_dlpack(x).type, TILEC_UNKNOWN_TYPE);
+    x = (Tensor){memory_x, 1, 0, 1, 2, 32, 1, shape, NULL, 0};
+    refuse(from_dlpack(x), y, 931);   // in memory of the CPU
+    x.kind = 2;
+    x.index = 3;
+    refuse(from_dlpack(x), y, 931);
+    assert_int_equal(tilec_dlpack(NULL).size, 0);
+}
+
+// Scratch from the host's allocator, given back after the launch.
+static void *take_memory(void *user, size_t bytes, void *stream) {
+    static _Alignas(256) char memory[1024];
+    int *held = user;
+    assert_ptr_equal(stream, (void *)0x70);
+    assert_int_equal(bytes, 512);
+    return *held < 0 ? NULL : (++*held, memory);
+}
+
+static void give_memory(void *user, void *memory, void *stream) {
+    int *held = user;
+    assert_ptr_equal(stream, (void *)0x70);
+    assert_non_null(memory);
+    --*held;
+}
+
+static void test_allocator(void **state) {
+    (void)state;
+    int held = 0;
+    TilecLaunch options = TILEC_INIT(TilecLaunch);
+    load();
+    options.stream = (void *)0x70;
+    options.allocate = take_memory;
+    options.allocate_user = &held;
+    assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_USAGE);   // without `release`
+    tilec_diagnostics_destroy(f.diagnostics);
+    options.release = give_memory;
+    assert_int_equal(launch("twice", 100, &options), TILEC_OK);
+    assert_int_equal(held, 0);
+    held = -1;
+    assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_SOURCE);
+    expect_code(910);
+}
+
+static void test_select(void **state) {
+    (void)state;
+    int64_t shape[] = {1000};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, NULL, 1, shape), tilec_tensor(TILEC_F32, NULL, 1, shape)};
+    TilecSelection out = TILEC_INIT(TilecSelection);
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy"),
+                      *twice = tilec_artefact_find(f.artefact, "twice");
+    assert_int_equal(tilec_select(f.artefact, copy, args, 2, 132, &out, NULL), TILEC_OK);
+    assert_string_equal(out.symbol, "copy");
+    assert_int_equal(out.grid, 4);
+    assert_int_equal(out.threads, 128);
+    assert_int_equal(out.shared_bytes, 2048);
+    assert_int_equal(out.launches, 1);
+    assert_int_equal(tilec_select(f.artefact, twice, args, 2, 132, &out, NULL), TILEC_OK);
+    assert_int_equal(out.launches, 3);
+    assert_int_equal(out.workspace, 4096);
+    args[0].type = TILEC_F64;
+    assert_int_equal(tilec_select(f.artefact, copy, args, 2, 132, &out, &f.diagnostics), TILEC_ERROR_SOURCE);
+    expect_code(929);
+    tilec_diagnostics_destroy(f.diagnostics);
+    out.size = 0;
+    assert_int_equal(tilec_select(f.artefact, copy, args, 2, 132, &out, &f.diagnostics), TILEC_ERROR_USAGE);
+}
+
 static void test_names(void **state) {
     (void)state;
-    TilecVariant variant;
+    TilecVariant variant = TILEC_INIT(TilecVariant);
     TilecArtefact *other;
     const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy"),
                       *twice = tilec_artefact_find(f.artefact, "twice");
@@ -562,11 +709,30 @@ static void test_no_memory(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(test_launch),           TEST(test_tensor_map),      TEST(test_im2col_map),     TEST(test_workspace),
-        TEST(test_own_workspace),    TEST(test_wrong_arguments), TEST(test_faults),         TEST(test_no_device),
-        TEST(test_wrong_device),     TEST(test_zeroed),          TEST(test_zeroed_of_many), TEST(test_zeroed_too_large),
-        TEST(test_zeroed_elsewhere), TEST(test_two_modules),     TEST(test_own_context),    TEST(test_ended_context),
-        TEST(test_other_thread),     TEST(test_misuse),          TEST(test_names),          TEST(test_no_memory)};
+    const struct CMUnitTest tests[] = {TEST(test_launch),
+                                       TEST(test_tensor_map),
+                                       TEST(test_im2col_map),
+                                       TEST(test_workspace),
+                                       TEST(test_own_workspace),
+                                       TEST(test_wrong_arguments),
+                                       TEST(test_faults),
+                                       TEST(test_no_device),
+                                       TEST(test_wrong_device),
+                                       TEST(test_zeroed),
+                                       TEST(test_zeroed_of_many),
+                                       TEST(test_zeroed_too_large),
+                                       TEST(test_zeroed_elsewhere),
+                                       TEST(test_two_modules),
+                                       TEST(test_own_context),
+                                       TEST(test_ended_context),
+                                       TEST(test_other_thread),
+                                       TEST(test_misuse),
+                                       TEST(test_names),
+                                       TEST(test_no_memory),
+                                       TEST(test_texts),
+                                       TEST(test_types),
+                                       TEST(test_dlpack),
+                                       TEST(test_allocator),
+                                       TEST(test_select)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

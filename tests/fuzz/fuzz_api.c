@@ -88,9 +88,9 @@ static void launch(Objects *o, Bytes *bytes) {
     TilecArg args[4];
     for (int i = 0; i < 4; i++) {
         int64_t shape[TILEC_MAX_RANK] = {next(bytes), 3, 5, 7};
-        args[i] = next(bytes) % 4
-                      ? tilec_tensor((void *)(uintptr_t)(next(bytes) * 256u), (int)(next(bytes) % 10) - 1, shape)
-                      : tilec_integer((int64_t)next(bytes) << next(bytes) % 56);
+        args[i] = next(bytes) % 4 ? tilec_tensor((TilecType)(next(bytes) % 17), (void *)(uintptr_t)(next(bytes) * 256u),
+                                                 (int)(next(bytes) % 10) - 1, shape)
+                                  : tilec_integer((int64_t)next(bytes) << next(bytes) % 56);
     }
     TilecLaunch options = TILEC_INIT(TilecLaunch);
     options.workspace = next(bytes) % 2 ? (void *)(uintptr_t)(next(bytes) * 64u) : NULL;
@@ -101,7 +101,7 @@ static void launch(Objects *o, Bytes *bytes) {
 }
 
 static void query(Objects *o, Bytes *bytes) {
-    TilecDiagnostic diagnostic;
+    TilecDiagnostic diagnostic = TILEC_INIT(TilecDiagnostic);
     tilec_diagnostics_get(o->diagnostics, next(bytes), &diagnostic);
     tilec_diagnostics_text(o->diagnostics);
     tilec_diagnostics_json(o->diagnostics);

@@ -10,8 +10,8 @@ static uint64_t next(uint64_t *state) {
 }
 
 static void query_kernel(const TilecKernel *kernel) {
-    TilecParam param;
-    TilecVariant variant;
+    TilecParam param = TILEC_INIT(TilecParam);
+    TilecVariant variant = TILEC_INIT(TilecVariant);
     size_t read = strlen(tilec_kernel_name(kernel)) + tilec_kernel_is_program(kernel);
     for (size_t i = 0; tilec_kernel_param(kernel, i, &param); i++) {
         read += strlen(param.name) + strlen(param.type);
@@ -35,11 +35,11 @@ void query_all(const TilecArtefact *artefact) {
 // Mostly what the parameter wants, of a small extent.
 static TilecArg argument(const TilecKernel *kernel, size_t index, uint64_t *state) {
     static const int64_t extents[] = {64, 256, 1, 0, 1000, -1, INT64_MAX, 4096};
-    TilecParam param;
+    TilecParam param = TILEC_INIT(TilecParam);
     int64_t extent = extents[next(state) % 8];
     if (!tilec_kernel_param(kernel, index, &param) || !param.is_tensor)
         return next(state) % 2 ? tilec_integer(extent) : tilec_real((double)extent);
-    TilecArg arg = {.kind = TILEC_TENSOR, .data = (void *)(uintptr_t)(1 + next(state) % 64 * 256), .rank = param.rank};
+    TilecArg arg = tilec_tensor(param.element, (void *)(uintptr_t)(1 + next(state) % 64 * 256), param.rank, NULL);
     for (int d = param.rank; d-- > 0;) {
         arg.shape[d] = extent;
         arg.strides[d] = d + 1 == param.rank ? 1 : 64;
@@ -50,7 +50,8 @@ static TilecArg argument(const TilecKernel *kernel, size_t index, uint64_t *stat
 static void launch(const TilecModule *module, const TilecKernel *kernel, uint64_t *state) {
     TilecArg args[MOST_ARGUMENTS];
     size_t count = 0, bytes;
-    for (TilecParam param; count < MOST_ARGUMENTS && tilec_kernel_param(kernel, count, &param); count++)
+    for (TilecParam param = TILEC_INIT(TilecParam); count < MOST_ARGUMENTS && tilec_kernel_param(kernel, count, &param);
+         count++)
         args[count] = argument(kernel, count, state);
     TilecDiagnostics *diagnostics = NULL;
     if (tilec_workspace_size(module, kernel, args, count, &bytes, NULL) == TILEC_ERROR_INTERNAL) abort();

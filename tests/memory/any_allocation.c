@@ -43,7 +43,7 @@ static const char *library_trouble(Scene *scene, bool must) {
     static char text[300];
     TilecArtefact *artefact = NULL;
     TilecDiagnostics *diagnostics = NULL;
-    TilecDiagnostic said = {.message = ""};
+    TilecDiagnostic said = {.size = sizeof said, .message = ""};
     TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
     options.target = "sm_90a";
     options.no_assemble = true;

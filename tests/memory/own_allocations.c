@@ -93,7 +93,7 @@ static TilecStatus launch(Scene *scene, TilecDiagnostic *said, bool *same) {
     TilecDiagnostics *diagnostics = NULL;
     size_t size;
     int64_t shape[] = {100};
-    TilecArg args[] = {tilec_tensor(x, 1, shape), tilec_tensor(y, 1, shape)};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, x, 1, shape), tilec_tensor(TILEC_F32, y, 1, shape)};
     const void *cubin = artefact_bytes(&size);
     TilecStatus status = tilec_context_create(NULL, &context);
     *same = true;
@@ -112,7 +112,7 @@ static TilecStatus launch(Scene *scene, TilecDiagnostic *said, bool *same) {
 // What is wrong with one call under refusals from `first` to `last`; NULL: nothing.
 static const char *trouble(Scene *scene, long first, long last, long *requests) {
     static char text[200];
-    TilecDiagnostic said = {0};
+    TilecDiagnostic said = TILEC_INIT(TilecDiagnostic);
     bool same = true;
     long blocks = blocks_held();
     int files = open_files();

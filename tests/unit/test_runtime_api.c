@@ -65,8 +65,8 @@ static void test_compile(void **state) {
     assert_int_equal(size, 0);
 
     const TilecKernel *kernel = tilec_artefact_find(artefact, "add");
-    TilecParam param;
-    TilecVariant variant;
+    TilecParam param = TILEC_INIT(TilecParam);
+    TilecVariant variant = TILEC_INIT(TilecVariant);
     assert_ptr_equal(kernel, tilec_artefact_kernel(artefact, 0));
     assert_null(tilec_artefact_kernel(artefact, 1));
     assert_null(tilec_artefact_find(artefact, "subtract"));
@@ -91,7 +91,7 @@ static void test_errors(void **state) {
     TilecContext *context;
     TilecArtefact *artefact;
     TilecDiagnostics *diagnostics;
-    TilecDiagnostic d;
+    TilecDiagnostic d = TILEC_INIT(TilecDiagnostic);
     TilecCompileOptions options = usual();
     tilec_context_create(NULL, &context);
     assert_int_equal(compile(context, "kernel f(x: f32[N]) { oops }", &options, &artefact, &diagnostics),
@@ -135,7 +135,7 @@ static void compile_recorded(const char *record, TilecStatus status, const char 
     TilecContext *context;
     TilecArtefact *artefact;
     TilecDiagnostics *diagnostics;
-    TilecDiagnostic first = {0};
+    TilecDiagnostic first = TILEC_INIT(TilecDiagnostic);
     TilecCompileOptions options = usual();
     options.record = record;
     tilec_context_create(NULL, &context);
@@ -184,7 +184,7 @@ static void test_load(void **state) {
 
 // One compile under an allocator that refuses the n-th request: nothing leaks, the status is honest.
 static TilecStatus compile_refusing(Counting *counting, bool assembles) {
-    TilecAllocator allocator = {counting_resize, counting};
+    TilecAllocator allocator = {sizeof allocator, counting_resize, counting};
     TilecContext *context;
     TilecArtefact *artefact = NULL;
     TilecDiagnostics *diagnostics = NULL;
@@ -265,7 +265,7 @@ static void test_internal_error(void **state) {   // covers T9901
     (void)state;
     Job job = {.host = libc_allocator};
     TilecDiagnostics *diagnostics;
-    TilecDiagnostic d;
+    TilecDiagnostic d = TILEC_INIT(TilecDiagnostic);
     assert_int_equal(job_run(&job, break_a_promise, &diagnostics), TILEC_ERROR_INTERNAL);
     assert_true(tilec_diagnostics_get(diagnostics, 0, &d));
     assert_int_equal(d.code, 9901);
@@ -276,7 +276,8 @@ static void test_internal_error(void **state) {   // covers T9901
 static void test_arguments(void **state) {
     (void)state;
     int64_t shape[] = {4, 5, 6}, strides[] = {100, 10, 1};
-    TilecArg dense = tilec_tensor(NULL, 3, shape), strided = tilec_strided_tensor(NULL, 3, shape, strides);
+    TilecArg dense = tilec_tensor(TILEC_F32, NULL, 3, shape),
+             strided = tilec_strided_tensor(TILEC_F32, NULL, 3, shape, strides);
     assert_int_equal(dense.strides[0], 30);
     assert_int_equal(strided.strides[0], 100);
     assert_int_equal(tilec_integer(-3).integer, -3);
@@ -292,10 +293,10 @@ static void test_nothing(void **state) {
     TilecArtefact *artefact = NULL;
     TilecDiagnostics *diagnostics = NULL;
     TilecModule *module = NULL;
-    TilecParam param;
-    TilecVariant variant;
+    TilecParam param = TILEC_INIT(TilecParam);
+    TilecVariant variant = TILEC_INIT(TilecVariant);
     size_t size = 1;
-    TilecAllocator none = {NULL, NULL};
+    TilecAllocator none = {sizeof none, NULL, NULL};
     assert_int_equal(tilec_context_create(NULL, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_context_create(&none, &context), TILEC_ERROR_USAGE);
     tilec_context_destroy(NULL);
@@ -324,10 +325,10 @@ static void test_nothing(void **state) {
     assert_int_equal(tilec_launch(NULL, NULL, NULL, 0, NULL, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_workspace_size(NULL, NULL, NULL, 0, &size, NULL), TILEC_ERROR_USAGE);
     int64_t shape[] = {INT64_MAX, INT64_MAX, INT64_MAX};
-    assert_int_equal(tilec_tensor(NULL, 3, shape).rank, 3);
-    assert_int_equal(tilec_tensor(NULL, 3, NULL).shape[0], 0);
-    assert_int_equal(tilec_tensor(NULL, -1, shape).rank, -1);
-    assert_int_equal(tilec_strided_tensor(NULL, 100, shape, NULL).rank, 100);
+    assert_int_equal(tilec_tensor(TILEC_F32, NULL, 3, shape).rank, 3);
+    assert_int_equal(tilec_tensor(TILEC_F32, NULL, 3, NULL).shape[0], 0);
+    assert_int_equal(tilec_tensor(TILEC_F32, NULL, -1, shape).rank, -1);
+    assert_int_equal(tilec_strided_tensor(TILEC_F32, NULL, 100, shape, NULL).rank, 100);
 
     static const TilecDefine no_name = {NULL, "1"}, no_value = {"BLOCK", NULL}, empty = {"", ""},
                              odd = {"BLOCK", "\xff"};

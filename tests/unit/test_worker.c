@@ -93,7 +93,7 @@ static Compile compile_in(TilecContext *context, const TilecCompileOptions *give
     Compile out = {0};
     TilecArtefact *artefact = NULL;
     TilecDiagnostics *diagnostics = NULL;
-    TilecDiagnostic first = {.message = ""};
+    TilecDiagnostic first = {.size = sizeof first, .message = ""};
     TilecCompileOptions options = *given;
     options.target = "sm_80";
     options.no_assemble = true;
@@ -117,20 +117,24 @@ static Compile compile(const TilecCompileOptions *options, const char *name, con
 }
 
 // A program in the place of the compiler, which reads nothing.
-static Compile compile_with_script(const char *script, int64_t time_limit) {
+static Compile compile_with(const char *script, TilecCompileOptions options) {
     char path[] = "/tmp/tilec_XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     dprintf(fd, "#!/bin/sh\n%s\n", script);
     fchmod(fd, 0700);
     close(fd);
-    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
     options.compiler = path;
-    options.time_limit = time_limit;
     options.repro_dir = "/tmp";
     Compile out = compile(&options, "a.tile", source);
     unlink(path);
     return out;
+}
+
+static Compile compile_with_script(const char *script, int64_t time_limit) {
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.time_limit = time_limit;
+    return compile_with(script, options);
 }
 
 static void test_no_compiler(void **state) {   // covers T0820
@@ -173,6 +177,22 @@ static void test_time_limit(void **state) {   // covers T0823
     Compile done = compile_with_script("sleep 100", 50);
     assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
     assert_int_equal(done.code, 823);
+}
+
+static bool at_third(void *user) {
+    return ++*(int *)user == 3;
+}
+
+static void test_cancelled(void **state) {   // covers T0933
+    (void)state;
+    int asked = 0;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.cancelled = at_third;
+    options.cancelled_user = &asked;
+    Compile done = compile_with("sleep 100", options);
+    assert_int_equal(done.status, TILEC_CANCELLED);
+    assert_int_equal(done.code, 933);
+    assert_int_equal(asked, 3);
 }
 
 // A later compile of a context takes the process of an earlier one, in the caller's folder of then.
@@ -326,6 +346,7 @@ int main(void) {
                                        cmocka_unit_test(test_no_compiler),
                                        cmocka_unit_test(test_ended),
                                        cmocka_unit_test(test_time_limit),
+                                       cmocka_unit_test(test_cancelled),
                                        cmocka_unit_test(test_kept),
                                        cmocka_unit_test(test_replaced),
                                        cmocka_unit_test(test_host_ends),

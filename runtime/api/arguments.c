@@ -1,0 +1,188 @@
+#include "runtime/api/arguments.h"
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(TILEC_MAX_RANK == (int)LAYOUT_MAX_RANK, "the public rank is the IR's");
+
+// ---- types ----
+
+static const struct {
+    Type type;
+    TilecType number;
+} types[] = {{TYPE_BOOL, TILEC_BOOL}, {TYPE_I8, TILEC_I8},     {TYPE_I16, TILEC_I16},   {TYPE_I32, TILEC_I32},
+             {TYPE_I64, TILEC_I64},   {TYPE_U8, TILEC_U8},     {TYPE_U16, TILEC_U16},   {TYPE_U32, TILEC_U32},
+             {TYPE_U64, TILEC_U64},   {TYPE_F16, TILEC_F16},   {TYPE_BF16, TILEC_BF16}, {TYPE_F32, TILEC_F32},
+             {TYPE_F64, TILEC_F64},   {TYPE_E4M3, TILEC_E4M3}, {TYPE_E5M2, TILEC_E5M2}};
+enum { TYPES = sizeof types / sizeof *types };
+
+TilecType type_to_public(Type type) {
+    for (int i = 0; i < TYPES; i++)
+        if (types[i].type == type) return types[i].number;
+    return TILEC_UNKNOWN_TYPE;
+}
+
+bool type_of_public(TilecType type, Type *out) {
+    for (int i = 0; i < TYPES; i++) {
+        if (types[i].number != type) continue;
+        *out = types[i].type;
+        return true;
+    }
+    return false;
+}
+
+// ---- making ----
+
+TilecArg tilec_strided_tensor(TilecType type, void *data, int rank, const int64_t *shape, const int64_t *strides) {
+    TilecArg arg = {.size = sizeof arg, .kind = TILEC_TENSOR, .type = type, .data = data, .rank = rank};
+    arg.device = TILEC_ANY_DEVICE;
+    for (int d = 0; d < rank && d < TILEC_MAX_RANK && shape && strides; d++) {
+        arg.shape[d] = shape[d];
+        arg.strides[d] = strides[d];
+    }
+    return arg;
+}
+
+TilecArg tilec_tensor(TilecType type, void *data, int rank, const int64_t *shape) {
+    int64_t strides[TILEC_MAX_RANK] = {0}, stride = 1;
+    for (int d = rank - 1; d >= 0 && shape; d--) {
+        if (d >= TILEC_MAX_RANK) continue;
+        strides[d] = stride;
+        if (__builtin_mul_overflow(stride, shape[d], &stride))
+            stride = INT64_MAX;   // tilec_launch rejects such a tensor
+    }
+    return tilec_strided_tensor(type, data, rank, shape, strides);
+}
+
+TilecArg tilec_integer(int64_t value) {
+    return (TilecArg){.size = sizeof(TilecArg), .kind = TILEC_INTEGER, .integer = value};
+}
+
+TilecArg tilec_real(double value) {
+    return (TilecArg){.size = sizeof(TilecArg), .kind = TILEC_REAL, .real = value};
+}
+
+// DLPack's structure (dlpack.h), whose layout is a promise to all that exchange tensors.
+struct DLTensor {
+    void *data;
+    struct {
+        int32_t kind, index;
+    } device;
+    int32_t rank;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } type;
+    int64_t *shape, *strides;   // strides NULL: dense
+    uint64_t byte_offset;
+};
+
+enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_BOOL = 6, DL_E4M3FN = 10, DL_E5M2 = 12 };   // DLDataTypeCode
+enum { DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };                                   // DLDeviceType
+
+static const struct {
+    uint8_t code, bits;
+    TilecType type;
+} dlpack_types[] = {{DL_INT, 8, TILEC_I8},     {DL_INT, 16, TILEC_I16},    {DL_INT, 32, TILEC_I32},
+                    {DL_INT, 64, TILEC_I64},   {DL_UINT, 8, TILEC_U8},     {DL_UINT, 16, TILEC_U16},
+                    {DL_UINT, 32, TILEC_U32},  {DL_UINT, 64, TILEC_U64},   {DL_FLOAT, 16, TILEC_F16},
+                    {DL_FLOAT, 32, TILEC_F32}, {DL_FLOAT, 64, TILEC_F64},  {DL_BFLOAT, 16, TILEC_BF16},
+                    {DL_BOOL, 8, TILEC_BOOL},  {DL_E4M3FN, 8, TILEC_E4M3}, {DL_E5M2, 8, TILEC_E5M2}};
+
+static TilecType dlpack_type(const struct DLTensor *t) {
+    for (size_t i = 0; t->type.lanes == 1 && i < sizeof dlpack_types / sizeof *dlpack_types; i++)
+        if (dlpack_types[i].code == t->type.code && dlpack_types[i].bits == t->type.bits) return dlpack_types[i].type;
+    return TILEC_UNKNOWN_TYPE;
+}
+
+TilecArg tilec_dlpack(const struct DLTensor *tensor) {
+    if (!tensor) return (TilecArg){.kind = TILEC_TENSOR};   // its size, 0, is refused
+    char *data = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+    TilecType type = dlpack_type(tensor);
+    TilecArg arg = tensor->strides ? tilec_strided_tensor(type, data, tensor->rank, tensor->shape, tensor->strides)
+                                   : tilec_tensor(type, data, tensor->rank, tensor->shape);
+    int kind = tensor->device.kind;
+    arg.device = kind == DL_CUDA                                   ? tensor->device.index
+                 : kind == DL_CUDA_MANAGED || kind == DL_CUDA_HOST ? TILEC_ANY_DEVICE
+                                                                   : TILEC_HOST;
+    return arg;
+}
+
+// ---- reading ----
+
+// All elements of an array have the size of the first: that of the caller's header.
+static TilecArg argument_at(const TilecArg *args, size_t index) {
+    TilecArg out = {0};
+    struct_in(&out, sizeof out, (const char *)args + args->size * index);
+    return out;
+}
+
+const char *arguments_fault(const TilecArg *args, size_t count) {
+    enum { MOST = 4096 };
+    if (count > MOST) return "a launch takes at most 4096 arguments";
+    if (count && args->size < offsetof(TilecArg, real) + sizeof args->real)
+        return "an argument has no size: use tilec_tensor, tilec_dlpack, tilec_integer, tilec_real";
+    for (size_t i = 0; i < count; i++) {
+        TilecArg arg = argument_at(args, i);
+        if (arg.size != args->size) return "an argument has another size than the first";
+        if (arg.kind != TILEC_TENSOR && arg.kind != TILEC_INTEGER && arg.kind != TILEC_REAL)
+            return "an argument is of an unknown kind";
+        if (arg.kind == TILEC_TENSOR && (arg.rank < 0 || arg.rank > TILEC_MAX_RANK)) return "a tensor has over 8 dims";
+    }
+    return NULL;
+}
+
+static void read_argument(const TilecArg *from, LaunchArg *to) {
+    to->is_tensor = from->kind == TILEC_TENSOR;
+    to->scalar = from->kind == TILEC_REAL ? (Scalar){.type = TYPE_F64, .real = from->real}
+                                          : (Scalar){.type = TYPE_I64, .integer = from->integer};
+    to->address = (uint64_t)(uintptr_t)from->data;
+    to->rank = from->rank;
+    memcpy(to->shape, from->shape, sizeof to->shape);
+    memcpy(to->strides, from->strides, sizeof to->strides);
+}
+
+// The parameter of a tensor argument; NULL: none, or it takes no tensor, which dispatch reports.
+static const PlanParam *tensor_param(const PlanEntry *entry, size_t index, const TilecArg *arg) {
+    const PlanVariant *first = &entry->variants.items[0];
+    const PlanParam *p = index < (size_t)first->params.count ? &first->params.items[index] : NULL;
+    return p && p->is_tensor && arg->kind == TILEC_TENSOR ? p : NULL;
+}
+
+const LaunchArg *arguments_read(Arena *arena, DiagSink *sink, const PlanEntry *entry, size_t count,
+                                const TilecArg *args) {
+    LaunchArg *out = NEW_ARRAY(arena, LaunchArg, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        TilecArg arg = argument_at(args, i);
+        const PlanParam *p = tensor_param(entry, i, &arg);
+        Type type;
+        read_argument(&arg, &out[i]);
+        if (!p || (type_of_public(arg.type, &type) && type == p->type)) continue;
+        diag(sink, (Span){0}, T_ARGUMENT_TYPE, p->name, entry->name, tilec_type_name(arg.type), type_text(p->type));
+        return NULL;
+    }
+    return out;
+}
+
+static bool is_empty(const TilecArg *arg) {
+    for (int d = 0; d < arg->rank; d++)
+        if (arg->shape[d] == 0) return true;
+    return false;
+}
+
+bool arguments_there(DiagSink *sink, const PlanEntry *entry, size_t count, const TilecArg *args, int device) {
+    for (size_t i = 0; i < count; i++) {
+        TilecArg arg = argument_at(args, i);
+        const PlanParam *p = tensor_param(entry, i, &arg);
+        char place[32] = "in memory of the host";
+        if (!p || is_empty(&arg)) continue;
+        if (!arg.data) {
+            diag(sink, (Span){0}, T_ARGUMENT_NULL, p->name, entry->name);
+            return false;
+        }
+        if (arg.device == TILEC_ANY_DEVICE || arg.device == device) continue;
+        if (arg.device != TILEC_HOST) snprintf(place, sizeof place, "on device %d", arg.device);
+        diag(sink, (Span){0}, T_ARGUMENT_DEVICE, p->name, entry->name, place, device);
+        return false;
+    }
+    return true;
+}
