@@ -31,10 +31,10 @@ static Cost by_shuffles(const PassContext *context, const ShufflePlan *plan, int
     return (Cost){true, warps * (cost.shuffles * costs->shuffle + cost.selects * costs->select), text};
 }
 
-static SharedMachine machine_of(const Target *target, int element_bits) {
+static SharedMachine machine_of(const Target *target, const Buf *from, const Buf *to, int element_bits) {
     bool fits = element_bits <= MATRIX_WORD * 8;
-    return (SharedMachine){memory_shape(target), fits && target_has(target, FEATURE_STMATRIX),
-                           fits && target_has(target, FEATURE_LDMATRIX)};
+    return (SharedMachine){memory_shape(target), fits && holds_matrices(target, from, false),
+                           fits && holds_matrices(target, to, true)};
 }
 
 static int64_t repeats_of(const ShufflePlan *plan) {
@@ -68,7 +68,7 @@ ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
     LayoutContext cx = layout_context(context->arena), trial = cx;
     ShufflePlan plan = shuffle_plan(&cx, from->layout, to->layout, bits, context->target->warp_lanes);
     if (!plan.source.in_count) return shared;
-    SharedWay way = shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, bits));
+    SharedWay way = shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, from, to, bits));
     if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, from->layout->out_shape, bits);
     shared.store = way.store.instruction, shared.load = way.load.instruction;
     Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};

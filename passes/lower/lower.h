@@ -88,6 +88,7 @@ typedef struct MatrixCopy {
     MatrixRest rests[LAYOUT_MAX_MODES];
     const Region *tile, *fragment;
 } MatrixCopy;
+bool holds_matrices(const Target *target, const Buf *fragment, bool load);   // a fragment that such a copy may have
 bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out);   // false: the layouts do not fit
 // Coordinates in the tile of the row that a lane gives; `warp` is the number of its first thread, `value` that of the
 // instruction's first value.

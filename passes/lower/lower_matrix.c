@@ -104,6 +104,15 @@ static bool match_tile(const Region *tile, const Layout *layout, int fast, Matri
            match_matrices(&threads, values, 0, bytes, true, out);
 }
 
+bool holds_matrices(const Target *target, const Buf *fragment, bool load) {
+    const Layout *layout = fragment->layout;
+    if (!target_has(target, load ? FEATURE_LDMATRIX : FEATURE_STMATRIX) || !layout || layout->bits) return false;
+    if (fragment->rank != 2 || (!load && tv_replicas(layout) > 1)) return false;
+    for (int d = 0; d < 2; d++)
+        if (layout->out_shape[d] != buf_extent(fragment, d)) return false;
+    return true;
+}
+
 bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     CopyOp copy;
     TransposeOp transpose = {0};
@@ -115,12 +124,9 @@ bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     if (tile->buf->scope != SCOPE_SHARED || fragment->buf->scope != SCOPE_FRAGMENT) return false;
     const Layout *layout = fragment->buf->layout;
     int bytes = type_bytes(tile->buf->type);
-    if (!target_has(target, load ? FEATURE_LDMATRIX : FEATURE_STMATRIX) || !layout || layout->bits) return false;
-    if (tile->buf->type == TYPE_BOOL || bytes > MATRIX_WORD || fragment->buf->rank != 2 || region_rank(tile) != 2)
-        return false;
-    if (!region_is_whole(fragment) || fragment->transposed || (!load && tv_replicas(layout) > 1)) return false;
-    for (int d = 0; d < 2; d++)
-        if (layout->out_shape[d] != buf_extent(fragment->buf, d)) return false;
+    if (!holds_matrices(target, fragment->buf, load)) return false;
+    if (tile->buf->type == TYPE_BOOL || bytes > MATRIX_WORD || region_rank(tile) != 2) return false;
+    if (!region_is_whole(fragment) || fragment->transposed) return false;
     int last = operand_dim(tile, 1), fast = swaps ? 1 - last : last;
     if (!match_tile(tile, layout, fast, out)) return false;
     out->load = load, out->swaps = swaps, out->tile = tile, out->fragment = fragment;
