@@ -48,13 +48,13 @@ if(PKG_CONFIG)
   endforeach()
 endif()
 
-# The shared library shows its public names and no other.
+# The shared library shows its public names, and their versions, and no other.
 find_program(NM NAMES nm REQUIRED)
 file(GLOB_RECURSE library ${prefix}/*/libtilec.so)
 execute_process(COMMAND ${NM} -D --defined-only ${library} OUTPUT_VARIABLE names COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "[^\n]+" names "${names}")
 foreach(name ${names})
-  if(NOT name MATCHES " [A-Z] tilec_")
+  if(NOT name MATCHES " [A-Z] tilec_" AND NOT name MATCHES " A TILEC_[0-9]+[.][0-9]+$")
     message(FATAL_ERROR "libtilec.so exports what is not its own: ${name}")
   endif()
 endforeach()
