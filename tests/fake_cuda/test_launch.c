@@ -509,6 +509,7 @@ static void test_misuse(void **state) {
     options.size = sizeof options.size - 1;
     assert_int_equal(tilec_launch(f.module, copy, args, 2, &options, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_workspace_size(f.module, copy, args, 2, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    tilec_diagnostics_destroy(f.diagnostics);
     assert_int_equal(tilec_zeroed_size(f.module, copy, args, 4097, &bytes, NULL), TILEC_ERROR_USAGE);
     args[1].rank = -1;
     assert_int_equal(tilec_launch(f.module, copy, args, 2, NULL, NULL), TILEC_ERROR_USAGE);
