@@ -51,7 +51,7 @@ typedef enum {
     N_STRING,    // the characters
     N_INDEX,     //                        [base, index...]
     N_ALL,       // the index `:`
-    N_SPAN,      // the index `a +: n`     [start, extent]
+    N_SPAN,      // the index `a +: n`     [start, extent, step?]
     N_DOT,       // name                   [base]
     N_CALL,      // name                   arguments
     N_NAMED,     // name                   [value]; `name = value` in a list

@@ -8,6 +8,8 @@ typedef struct Operands {
     const Node *at[OP_MAX_OPERANDS];
     const Node **rest;   // of a variadic operand, which is the last
     int rest_count;
+    TileOperand tiles[2];   // the first ones, of a tile operation
+    bool is_move;           // a copy or fill of a view that no region says
 } Operands;
 
 static int operand_named(const OpInfo *info, const char *name) {
@@ -134,25 +136,56 @@ static bool stores_value(OpId op) {
     return op == OP_FILL || op == OP_STORE || op_is(op, OP_CLASS_ATOMIC);
 }
 
-static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, const Arg *first) {
+static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, const Buf *first) {
     if (operand->flags & OPERAND_CONST) return settle(s, constant(s, node, operand->name));
-    if (stores_value(info->id) && first->region) return value_of_type(s, node, first->region->buf->type);
+    if (stores_value(info->id) && first) return value_of_type(s, node, first->type);
     return settle(s, expression(s, node));
 }
 
-static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Arg *args) {
+// A copy or fill may be a loop over elements, where no region says a view.
+static bool take_tile(Sema *s, const OpInfo *info, Operands *operands, const TileOperand *tile, Span span, Arg *out) {
+    bool moves = info->id == OP_COPY || info->id == OP_TRANSPOSE || info->id == OP_FILL;
+    out->region = tile->region;
+    if (tile->region) return true;
+    operands->is_move = true;
+    if (moves && s->context == IN_BLOCK && !s->in_thread) return true;
+    diag(s->sink, span, T_VIEW_OPERAND, info->text, tile->view->buf->name, tile->why);
+    return false;
+}
+
+static bool take_pair(Sema *s, const OpInfo *info, Operands *operands, Arg *args) {
+    TileOperand *tiles = operands->tiles;
+    if (!region_pair(s, operands->at[0], operands->at[1], info->id == OP_TRANSPOSE, &tiles[0], &tiles[1])) return false;
+    for (int i = 0; i < 2; i++)
+        if (!take_tile(s, info, operands, &tiles[i], operands->at[i]->span, &args[i])) return false;
+    return true;
+}
+
+static bool take_alone(Sema *s, const OpInfo *info, Operands *operands, int at, Arg *out) {
+    TileOperand tile;
+    if (!region_alone(s, operands->at[at], info->text, &tile)) return false;
+    if (at < COUNT_OF(operands->tiles)) operands->tiles[at] = tile;
+    return take_tile(s, info, operands, &tile, operands->at[at]->span, out);
+}
+
+static const Buf *first_buffer(const Operands *operands, const Arg *args) {
+    return args[0].region ? args[0].region->buf : operands->tiles[0].view ? operands->tiles[0].view->buf : NULL;
+}
+
+static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *args) {
     bool pair = info->id == OP_COPY || info->id == OP_TRANSPOSE;
-    if (pair &&
-        !region_pair(s, operands->at[0], operands->at[1], info->id == OP_TRANSPOSE, &args[0].region, &args[1].region))
-        return false;
+    if (pair && !take_pair(s, info, operands, args)) return false;
     for (int i = pair ? 2 : 0; i < info->operand_count; i++) {
         const Operand *operand = &info->operands[i];
         const Node *node = operands->at[i];
         if (!node) continue;
         if (is_word(operand)) args[i] = word(s, info, operand, node);
-        else if (operand->access == ACCESS_VALUE) args[i].value = scalar_operand(s, info, operand, node, &args[0]);
-        else if (takes_tiles(info->id) && !is_bar(operand)) args[i].region = region_alone(s, node, info->text);
-        else args[i].region = region_element_of(s, node, !op_is(info->id, OP_CLASS_ELEMENT));
+        else if (operand->access == ACCESS_VALUE)
+            args[i].value = scalar_operand(s, info, operand, node, first_buffer(operands, args));
+        else if (takes_tiles(info->id) && !is_bar(operand)) {
+            if (!take_alone(s, info, operands, i, &args[i])) return false;
+            continue;
+        } else args[i].region = region_element_of(s, node, !op_is(info->id, OP_CLASS_ELEMENT));
         if (!args[i].value && !args[i].region && !args[i].name) return false;
     }
     for (int i = 0; i < operands->rest_count; i++) {
@@ -163,15 +196,14 @@ static bool build_args(Sema *s, const OpInfo *info, const Operands *operands, Ar
 }
 
 // The call's operands in the table's order; NULL after a report.
-static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *count) {
-    Operands operands;
-    if (!match_operands(s, info, call, &operands)) return NULL;
+static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *count, Operands *operands) {
+    if (!match_operands(s, info, call, operands)) return NULL;
     *count = info->operand_count;
     bool variadic = *count && (info->operands[*count - 1].flags & OPERAND_VARIADIC);
-    if (variadic) *count += operands.rest_count - 1;
+    if (variadic) *count += operands->rest_count - 1;
     Arg *args = NEW_ARRAY(s->arena, Arg, *count + 1);
     s->copied++;   // of a tile op each thread evaluates the operands, for each element
-    bool fine = build_args(s, info, &operands, args);
+    bool fine = build_args(s, info, operands, args);
     s->copied--;
     return fine ? args : NULL;
 }
@@ -269,7 +301,8 @@ static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
     bool scalars = op_is_pure(info->id) && info->id != OP_ALIGNED && info->id != OP_SMS;
     if (scalars) return pure_call(s, info, call);
     int count;
-    Arg *args = operands_of(s, info, call, &count);
+    Operands operands;
+    Arg *args = operands_of(s, info, call, &count, &operands);
     if (!args) return value_poison(call->span);
     Expr *e = e_call(s->arena, info->id, count, args);
     bool bound = s->copied > 0 && !s->verbatim && s->context == IN_BLOCK && op_must_not_repeat(info->id);
@@ -283,6 +316,10 @@ static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
 
 SemaValue call_expression(Sema *s, const Node *call) {
     const Node *inlined = strmap_get(s->syntax->inlines, call->text);
+    if (is_view(s, call)) {
+        diag(s->sink, call->span, T_NOT_A_VALUE, "a view");
+        return value_poison(call->span);
+    }
     if (inlined && inlined->kind == N_FN) return inline_fn(s, inlined, call);
     if (inlined) {
         diag(s->sink, call->span, T_NO_VALUE, call->text);
@@ -303,14 +340,11 @@ SemaValue call_expression(Sema *s, const Node *call) {
 static bool element_copy(Sema *s, const OpInfo *info, const Node *call) {
     if (!s->in_parallel || info->id != OP_COPY || call->count != 2) return false;
     if (!is_element(call->kids[0]) || !is_element(call->kids[1])) return false;
-    Buf *buf;
-    int count;
-    Expr **indices, *value = settle(s, expression(s, call->kids[0]));
-    if (!element_place(s, call->kids[1], &buf, &count, &indices)) return true;
+    Place place;
+    Expr *value = settle(s, expression(s, call->kids[0]));
+    if (!element_place(s, call->kids[1], &place)) return true;
     SemaValue from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
-    Stmt *stmt = s_store(s->arena, buf, count, indices, to_type(s, from, buf->type));
-    stmt->loc = place_of(s, call->span);
-    emit(s, stmt);
+    emit(s, place_store(s, &place, to_type(s, from, place.buf->type), call->span));
     return true;
 }
 
@@ -321,8 +355,20 @@ static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_
     }
     if (element_copy(s, info, call)) return;
     int count;
-    Arg *args = operands_of(s, info, call, &count);
-    if (!args || !check_tile_op(s, info->id, args, call->span)) return;
+    Operands operands;
+    Arg *args = operands_of(s, info, call, &count, &operands);
+    if (!args) return;
+    if (operands.is_move && !is_async) {
+        bool fills = info->id == OP_FILL;
+        move_tiles(s, fills ? NULL : &operands.tiles[0], args[1].value, &operands.tiles[!fills], call->span);
+        return;
+    }
+    if (operands.is_move) {
+        const TileOperand *tile = &operands.tiles[operands.tiles[0].region != NULL];
+        diag(s->sink, call->span, T_VIEW_OPERAND, "async", tile->view->buf->name, tile->why);
+        return;
+    }
+    if (!check_tile_op(s, info->id, args, call->span)) return;
     if (!is_async) separate_operands(s, info->id, count, args, call->span);
     Stmt *stmt = s_call(s->arena, info->id, count, args);
     stmt->loc = place_of(s, call->span);

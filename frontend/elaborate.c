@@ -7,6 +7,7 @@
 Sema *sema_new(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, const ElaborateOptions *options) {
     Sema *s = NEW(arena, Sema);
     *s = (Sema){.arena = arena, .failure = failure, .sink = sink, .syntax = syntax, .options = options};
+    s->naturals = map_new(arena);
     s->item_done = NEW_ARRAY(arena, bool, syntax->items.count + 1);
     declare_file(s);
     return s;

@@ -18,6 +18,7 @@ static SemaValue name_value(Sema *s, const Node *node) {
         diag_label(d, symbol->span, "declared here");
         return value_poison(node->span);
     }
+    case SYMBOL_VIEW: diag(s->sink, node->span, T_NOT_A_VALUE, "a view"); return value_poison(node->span);
     case SYMBOL_TYPE: diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type"); return value_poison(node->span);
     default: break;
     }
@@ -27,11 +28,9 @@ static SemaValue name_value(Sema *s, const Node *node) {
 }
 
 static SemaValue load(Sema *s, const Node *node) {
-    Buf *buf;
-    int count;
-    Expr **indices;
-    if (!element_place(s, node, &buf, &count, &indices)) return value_poison(node->span);
-    return value_expr(s, e_load(s->arena, buf, count, indices), node->span);
+    Place place;
+    if (!element_place(s, node, &place)) return value_poison(node->span);
+    return value_expr(s, place_value(s, &place), node->span);
 }
 
 // The right operand of a lazy operator: what it would emit (a `fn` with statements) must not run when it is skipped.

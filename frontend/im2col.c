@@ -84,7 +84,7 @@ Buf *im2col_view(Sema *s, const Node *node) {
     for (int i = 0; i < count; i++)
         if (!window_of(s, node->kids[i + 1], &windows[i])) return NULL;
     Buf *view = im2col_new(s->arena, tensor, count, windows, place_of(s, node->span));
-    if (!(why = view_problem(view))) return view;
+    if (!(why = im2col_problem(view))) return view;
     diag(s->sink, node->span, T_IM2COL, why);
     return NULL;
 }

@@ -180,7 +180,7 @@ SemaValue inline_fn(Sema *s, const Node *fn, const Node *call) {
 }
 
 // ---- macro ----
-static bool check_mode(Sema *s, const Node *param, const Node *arg, const Buf *buf) {
+static bool check_mode(Sema *s, const Node *param, const Node *arg, const View *view) {
     static const int scopes[] = {[AST_IN] = SCOPE_GLOBAL | SCOPE_SHARED | SCOPE_FRAGMENT | SCOPE_LOCAL,
                                  [AST_OUT] = SCOPE_GLOBAL,
                                  [AST_INOUT] = SCOPE_GLOBAL,
@@ -189,8 +189,9 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const Buf *b
                                  [AST_LOCAL] = SCOPE_LOCAL};
     Type type = find_type(s, param->kids[0]);
     int rank = param->kids[1] ? param->kids[1]->count : 0;
+    const Buf *buf = view->buf;
     if (type == TYPE_NONE) return false;
-    if ((scopes[param->op] & (int)buf->scope) && type == buf->type && rank == buf->rank) return true;
+    if ((scopes[param->op] & (int)buf->scope) && type == buf->type && rank == view->rank) return true;
     Diag *d = diag(s->sink, arg->span, T_MACRO_ARGUMENT, buf->name, param->text);
     diag_label(d, param->span, "the parameter");
     diag_label(d, buf->loc, "the argument");
@@ -198,8 +199,8 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const Buf *b
 }
 
 // A dim of a parameter: a new name is bound to the argument's extent, anything else must equal it.
-static void bind_dim(Sema *s, const Node *dim, const Buf *buf, int at) {
-    Expr *extent = known_extent(s, buf, at);
+static void bind_dim(Sema *s, const Node *dim, const View *view, int at) {
+    Expr *extent = view->shape[at];
     int64_t known;
     SemaValue value = expr_const(extent, &known) ? value_int(known, dim->span) : value_expr(s, extent, dim->span);
     if (dim->kind == N_NAME && !find(s, dim->text)) {
@@ -211,17 +212,17 @@ static void bind_dim(Sema *s, const Node *dim, const Buf *buf, int at) {
     Expr *wanted = to_index(s, want);
     int64_t number;
     if (expr_equal(wanted, extent) || !expr_const(wanted, &number) || !expr_const(extent, &known)) return;
-    diag(s->sink, dim->span, T_MACRO_DIM, (long long)number, at, buf->name, (long long)known);
+    diag(s->sink, dim->span, T_MACRO_DIM, (long long)number, at, view->buf->name, (long long)known);
 }
 
 static void bind_buffer(Sema *s, const Node *param, const Node *arg, NameScope *caller) {
     NameScope *mine = s->scope;
     s->scope = caller;
-    Buf *buf = buffer_named(s, arg);
+    const View *view = view_named(s, arg);
     s->scope = mine;
-    if (!buf || !check_mode(s, param, arg, buf)) return;
-    declare(s, SYMBOL_BUF, param->text, param->span)->buf = buf;
-    for (int i = 0; i < buf->rank; i++) bind_dim(s, param->kids[1]->kids[i], buf, i);
+    if (!view || !check_mode(s, param, arg, view)) return;
+    declare_view(s, param->text, view, param->span);
+    for (int i = 0; i < view->rank; i++) bind_dim(s, param->kids[1]->kids[i], view, i);
 }
 
 static void bind_macro_scalar(Sema *s, const Node *param, const Node *arg, NameScope *caller) {

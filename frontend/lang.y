@@ -270,7 +270,8 @@ idxs: idx                             { $$ = NODE(N_INDEX, @$, NULL, 0, 2, NULL,
  ;
 idx: expr
  | ':'                                { $$ = NODE(N_ALL, @$, NULL, 0, 0); }
- | expr SPAN expr                     { $$ = NODE(N_SPAN, @$, NULL, 0, 2, $1, $3); }
+ | expr SPAN expr                     { $$ = NODE(N_SPAN, @$, NULL, 0, 3, $1, $3, NULL); }
+ | expr SPAN expr STEP expr           { $$ = NODE(N_SPAN, @$, NULL, 0, 3, $1, $3, $5); }
  ;
 args: %empty                          { $$ = LIST(@$); }
  | args1                              { $$ = $1; }

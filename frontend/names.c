@@ -50,6 +50,11 @@ void declare_buf(Sema *s, Buf *buf, Span span) {
     declare(s, SYMBOL_BUF, buf->name, span)->buf = buf;
 }
 
+void declare_view(Sema *s, const char *name, const View *view, Span span) {
+    if (view->whole && !view->buf->im2col) declare(s, SYMBOL_BUF, name, span)->buf = view->buf;
+    else declare(s, SYMBOL_VIEW, name, span)->view = view;
+}
+
 // ---- file consts ----
 static void force_const(Sema *s, Symbol *symbol);
 

@@ -3,6 +3,7 @@
 //     names.c     scopes, file consts, -D             types.c     values, promotion, conversion
 //     fold.c      arithmetic of untyped constants     expr.c      expressions
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
+//     views.c     views of buffers                    view_calls.c, view_moves.c    their names; copies of them
 //     im2col.c    views for convolutions
 //     stmt.c      statements                          decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
@@ -40,7 +41,44 @@ typedef enum {
     SYMBOL_TYPE,    // a compile-time name that stands for a type
     SYMBOL_VAR,
     SYMBOL_BUF,
+    SYMBOL_VIEW,
 } SymbolKind;
+
+// A view of a buffer (views.c): the element at each of its coordinates.
+typedef struct View {
+    Buf *buf;
+    int rank;
+    bool whole;                     // the buffer itself
+    Var *at[LAYOUT_MAX_RANK];       // its coordinates
+    Expr *shape[LAYOUT_MAX_RANK];   // with compile-time values put in
+    Expr *index[LAYOUT_MAX_RANK];   // of the buffer, over `at`
+    Expr *limit[LAYOUT_MAX_RANK];   // from which on a coordinate is outside, where the buffer does not say it; or NULL
+    bool clips[LAYOUT_MAX_RANK];    // the extent was written as one that clips
+    Expr *inside;                   // over `at`: the buffer's element is the view's; NULL: always
+} View;
+
+// A slice of a dim: `count` elements from `start` on, each `step` behind the one before. Count NULL: an index.
+typedef struct ViewSlice {
+    Expr *start, *count;
+    int64_t step;
+    bool clips;
+} ViewSlice;
+
+// An operand of a tile operation: a region, or where no region can say it only a view.
+typedef struct TileOperand {
+    Region *region;   // NULL: only the view
+    const View *view;
+    int64_t tiles[LAYOUT_MAX_RANK];
+    const char *why;   // it is no region
+} TileOperand;
+
+// The place of an element.
+typedef struct Place {
+    Buf *buf;
+    int count;
+    Expr **indices;
+    Expr *inside;   // else it reads 0, and nothing is written; NULL: always
+} Place;
 
 typedef struct Symbol {
     SymbolKind kind;
@@ -50,6 +88,7 @@ typedef struct Symbol {
     Type type;
     Var *var;
     Buf *buf;
+    const View *view;
     const Node *node;
     bool busy;   // a const whose value is being computed
 } Symbol;
@@ -109,9 +148,10 @@ typedef struct Sema {
     Func *func;
     Block *block;   // where statements go
     CodeContext context;
-    int constant;   // > 0: inside an expression that must be constant
-    int loops;      // loops around, for break
-    int copied;     // > 0: inside an expression that passes may copy, so that what happens once is bound before it
+    int constant;    // > 0: inside an expression that must be constant
+    int loops;       // loops around, for break
+    Map *naturals;   // iterators that are never negative
+    int copied;      // > 0: inside an expression that passes may copy, so that what happens once is bound before it
     bool in_parallel, in_thread;
     bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
@@ -132,6 +172,7 @@ void declare_value(Sema *s, const char *name, SemaValue value, Span span);
 void declare_type(Sema *s, const char *name, Type type, Span span);
 Var *declare_var(Sema *s, const char *name, VarKind kind, Type type, Span span);
 void declare_buf(Sema *s, Buf *buf, Span span);
+void declare_view(Sema *s, const char *name, const View *view, Span span);
 Symbol *find(Sema *s, const char *name);   // NULL when unknown
 Symbol *find_or_report(Sema *s, const Node *node);
 Type find_type(Sema *s, const Node *name);      // reports; TYPE_NONE then
@@ -185,12 +226,40 @@ Expr *value_of_type(Sema *s, const Node *node, Type type);
 SemaValue call_expression(Sema *s, const Node *node);
 void call_statement(Sema *s, const Node *node, bool is_async);
 
+// ---- views.c ----
+const View *view_of_buffer(Sema *s, Buf *buf);
+const View *view_slice(Sema *s, const View *of, const ViewSlice *slices);          // one for each dim
+const View *view_permute(Sema *s, const View *of, const int *order);               // dim k is dim order[k] of the other
+const View *view_transpose(Sema *s, const View *of);                               // the last two dims exchanged
+const View *view_reshape(Sema *s, const View *of, int rank, Expr *const *shape);   // NULL: not as many elements
+// The buffer's indices of the view's element at these coordinates, and the condition that it is there (NULL: always).
+Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside);
+// The view, of this constant shape, as a region of the buffer; NULL: *why.
+Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why);
+bool view_divides(Sema *s, Expr *extent, int64_t by);   // it is known to be a multiple
+// By how much that index of the buffer grows with the coordinate; 0: not by one number.
+int64_t view_step(Sema *s, const View *view, int index, int dim);
+const char *view_neighbours(Sema *s, const View *view, int dim);   // for messages
+
+// ---- view_calls.c ----
+bool is_view(Sema *s, const Node *node);             // it is a view by what is written, no value or buffer
+const View *view_named(Sema *s, const Node *node);   // a buffer or view; reports; NULL then
+Expr *view_bound(Sema *s, Expr *e, Span span);       // what a view keeps of it: its value here
+
+// ---- view_moves.c ----
+// copy, transpose or fill as a loop over the elements.
+void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand *dst, Span span);
+Expr *place_value(Sema *s, const Place *place);
+Stmt *place_store(Sema *s, const Place *place, Expr *value, Span span);
+
 // ---- shapes.c ----
 Buf *buffer_named(Sema *s, const Node *node);   // reports; NULL then
-Region *region_alone(Sema *s, const Node *node, const char *what);
-bool region_pair(Sema *s, const Node *a, const Node *b, bool exchanged, Region **ra, Region **rb);
+bool region_alone(Sema *s, const Node *node, const char *what, TileOperand *out);
+bool region_pair(Sema *s, const Node *a, const Node *b, bool exchanged, TileOperand *out_a, TileOperand *out_b);
 Region *region_element_of(Sema *s, const Node *node, bool or_whole);
-bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices);
+bool element_place(Sema *s, const Node *node, Place *out);
+void place_in_tensor(Sema *s, Place *place);           // an element of an im2col view is the tensor's
+const View *written_view(Sema *s, const Node *node);   // x[i +: n, :], x.T
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
 Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in

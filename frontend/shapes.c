@@ -8,6 +8,8 @@
 //     copy(x[row, :], v)                 the row dim is dropped, the other is whole
 //
 // An extent that is not constant clips, and so does `clip(n)`; its tile is then the other side's.
+//
+// A view (views.c) is written as a buffer is. A part of it becomes a region of its buffer where one says that.
 #include "frontend/sema.h"
 #include "support/strbuf.h"
 #include <string.h>
@@ -22,7 +24,8 @@ Buf *buffer_named(Sema *s, const Node *node) {
     if (!symbol) return NULL;
     if (symbol->kind == SYMBOL_BUF) return symbol->buf;
     if (symbol->kind == SYMBOL_VALUE && is_poison(symbol->value)) return NULL;   // its declaration was reported
-    Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "'%s'", node->text));
+    const char *what = symbol->kind == SYMBOL_VIEW ? "a view, here," : arena_printf(s->arena, "'%s'", node->text);
+    Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, what);
     diag_label(d, symbol->span, "declared here");
     return NULL;
 }
@@ -39,18 +42,20 @@ static Buf *indexed_buffer(Sema *s, const Node *node, bool *regs) {
         diag(s->sink, base->span, T_ARGUMENTS, "regs");
         return NULL;
     }
-    if (is_im2col(base)) return im2col_view(s, base);
     Buf *buf = buffer_named(s, *regs ? base->kids[0] : base);
     if (!buf) return NULL;
     if (*regs && (buf->scope != SCOPE_FRAGMENT || !s->in_thread)) {
         diag(s->sink, node->span, T_REGS, buf->name);
         return NULL;
     }
-    if (!*regs && buf->scope == SCOPE_FRAGMENT && s->in_thread) {
-        diag(s->sink, node->span, T_FRAGMENT_IN_THREAD, buf->name);
-        return NULL;
-    }
     return buf;
+}
+
+// Behind the brackets.
+static bool check_fragment(Sema *s, const Buf *buf, bool regs, Span span) {
+    if (regs || buf->scope != SCOPE_FRAGMENT || !s->in_thread) return true;
+    diag(s->sink, span, T_FRAGMENT_IN_THREAD, buf->name);
+    return false;
 }
 
 static Expr *substituted(Sema *s, Expr *e) {
@@ -61,9 +66,36 @@ Expr *known_extent(Sema *s, const Buf *buf, int dim) {
     return substituted(s, buf->shape[dim]);
 }
 
-static int64_t extent_or_unknown(Sema *s, const Buf *buf, int dim) {
+// What is written in front of brackets: a buffer, or (`view` not NULL) a view of it.
+typedef struct Base {
+    Buf *buf;
+    const View *view;
+    bool regs;   // regs(x): slots of a fragment
+} Base;
+
+static bool base_of(Sema *s, const Node *node, const Node *base, Base *out) {
+    *out = (Base){0};
+    if (is_view(s, base)) {
+        out->view = view_named(s, base);
+        out->buf = out->view ? out->view->buf : NULL;
+        if (out->view && out->view->whole) out->view = NULL;
+    } else {
+        out->buf = base == node ? buffer_named(s, node) : indexed_buffer(s, node, &out->regs);
+    }
+    return out->buf && (base == node || check_fragment(s, out->buf, out->regs, node->span));
+}
+
+static int rank_of(const Base *base) {
+    return base->view ? base->view->rank : base->regs ? 1 : base->buf->rank;
+}
+
+static Expr *extent_in(Sema *s, const Base *base, int dim) {
+    return base->view ? base->view->shape[dim] : known_extent(s, base->buf, dim);
+}
+
+static int64_t extent_or_unknown(Sema *s, const Base *base, int dim) {
     int64_t extent;
-    return expr_const(known_extent(s, buf, dim), &extent) ? extent : -1;
+    return expr_const(extent_in(s, base, dim), &extent) ? extent : -1;
 }
 
 // ---- elements ----
@@ -75,12 +107,13 @@ bool is_element(const Node *node) {
 }
 
 // Not of a printed program: the verifier knows which of its statements are reached.
-static bool check_index(Sema *s, const Buf *buf, int dim, const Expr *index, Span span) {
-    if (s->verbatim) return true;
-    int64_t value, extent = extent_or_unknown(s, buf, dim);
-    if (buf->scope == SCOPE_GLOBAL || !expr_const(index, &value)) return true;   // global: outside reads 0
+static bool check_index(Sema *s, const Base *base, int dim, const Expr *index, Span span) {
+    int64_t value;
+    if (s->verbatim || base->regs || base->buf->scope == SCOPE_GLOBAL) return true;   // global: outside reads 0
+    if (!expr_const(index, &value)) return true;
+    int64_t extent = extent_or_unknown(s, base, dim);
     if (value >= 0 && (extent < 0 || value < extent)) return true;
-    diag(s->sink, span, T_INDEX_RANGE, (long long)value, dim, buf->name, (long long)extent);
+    diag(s->sink, span, T_INDEX_RANGE, (long long)value, dim, base->buf->name, (long long)extent);
     return false;
 }
 
@@ -89,23 +122,10 @@ static void wrong_rank(Sema *s, const Node *node, const Buf *buf, int wanted, in
     diag_label(d, buf->loc, "declared here");
 }
 
-bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***indices) {
-    if (node->kind != N_INDEX) {
-        diag(s->sink, node->span, T_NOT_BUFFER, "this");
-        return false;
-    }
-    bool regs;
-    *buf = indexed_buffer(s, node, &regs);
-    if (!*buf) return false;
-    *count = node->count - 1;
-    int wanted = regs ? 1 : (*buf)->rank;
-    if (*count != wanted) {
-        wrong_rank(s, node, *buf, wanted, *count);
-        return false;
-    }
-    *indices = NEW_ARRAY(s->arena, Expr *, *count);
-    SemaValue *values = NEW_ARRAY(s->arena, SemaValue, *count + 1);
-    for (int i = 0; i < *count; i++) {
+static bool read_indices(Sema *s, const Node *node, const Base *base, Expr **out) {
+    int count = node->count - 1;
+    SemaValue *values = NEW_ARRAY(s->arena, SemaValue, count + 1);
+    for (int i = 0; i < count; i++) {
         const Node *index = node->kids[i + 1];
         if (index->kind == N_ALL || index->kind == N_SPAN) {
             diag(s->sink, index->span, T_ELEMENT_WANTED);
@@ -115,31 +135,55 @@ bool element_place(Sema *s, const Node *node, Buf **buf, int *count, Expr ***ind
         values[i] = value_after(s, i, values, index);
         s->copied--;
         values[i] = value_expr(s, to_index(s, values[i]), index->span);
-        if (!regs && !check_index(s, *buf, i, values[i].expr, index->span)) return false;
+        if (!check_index(s, base, i, values[i].expr, index->span)) return false;
     }
-    for (int i = 0; i < *count; i++) (*indices)[i] = values[i].expr;
-    if (!(*buf)->im2col) return true;
-    *indices = im2col_indices(s->arena, *buf, *indices);   // an element is the tensor's
-    *buf = (*buf)->alias_of;
+    for (int i = 0; i < count; i++) out[i] = values[i].expr;
+    return true;
+}
+
+void place_in_tensor(Sema *s, Place *place) {
+    if (!place->buf->im2col) return;
+    place->indices = im2col_indices(s->arena, place->buf, place->indices);
+    place->buf = place->buf->alias_of;
+}
+
+bool element_place(Sema *s, const Node *node, Place *out) {
+    Base base;
+    if (node->kind != N_INDEX) {
+        diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        return false;
+    }
+    if (!base_of(s, node, node->kids[0], &base)) return false;
+    *out = (Place){.buf = base.buf, .count = node->count - 1};
+    if (out->count != rank_of(&base)) {
+        wrong_rank(s, node, base.buf, rank_of(&base), out->count);
+        return false;
+    }
+    out->indices = NEW_ARRAY(s->arena, Expr *, out->count);
+    if (!read_indices(s, node, &base, out->indices)) return false;
+    if (base.view) {
+        out->indices = view_indices(s, base.view, out->indices, &out->inside);
+        if (s->context != IN_BLOCK || s->in_thread) out->inside = NULL;   // out of range is an error there
+    }
+    if (!base.regs) out->count = base.buf->rank;
+    place_in_tensor(s, out);
     return true;
 }
 
 Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
-    Buf *buf;
-    int count;
-    Expr **indices;
     Region *region;
+    Place place;
     if (node->kind == N_NAME) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
-        buf = buffer_named(s, node);
+        Buf *buf = buffer_named(s, node);
         region = buf ? region_whole(s->arena, buf) : NULL;
         if (buf && !or_whole) {
             wrong_rank(s, node, buf, buf->rank, 0);
             return NULL;
         }
     } else {
-        if (!element_place(s, node, &buf, &count, &indices)) return NULL;
-        region = region_element(s->arena, buf, count, indices);
-        region->count = count;
+        if (!element_place(s, node, &place)) return NULL;
+        region = region_element(s->arena, place.buf, place.count, place.indices);
+        region->count = place.count;
     }
     if (region) region->loc = place_of(s, node->span);
     return region;
@@ -149,10 +193,12 @@ Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
 typedef enum { DIM_PLAIN, DIM_SPAN, DIM_WHOLE } DimKind;
 
 typedef struct Written {
-    Buf *buf;
+    Base base;
+    int rank;
     bool transposed, starts_only, open;   // open: trailing indices are missing
     DimKind kinds[LAYOUT_MAX_RANK];
     Expr *starts[LAYOUT_MAX_RANK], *extents[LAYOUT_MAX_RANK];
+    int64_t steps[LAYOUT_MAX_RANK];
     bool clips[LAYOUT_MAX_RANK];   // by its extent: that is no constant, or in clip(..)
     Span span;
 } Written;
@@ -162,6 +208,11 @@ typedef struct Shape {   // of an operand; -1: not constant
     int64_t tiles[LAYOUT_MAX_RANK];
 } Shape;
 
+static bool read_step(Sema *s, const Node *index, Written *w, int dim) {
+    const Node *step = index->kids[2];
+    return !step || constant_int(s, step, "the step of a slice", 1, INT32_MAX, &w->steps[dim]);
+}
+
 static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     w->starts[dim] = e_int(s->arena, 0);
     if (index->kind == N_ALL) {
@@ -170,10 +221,11 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     }
     w->kinds[dim] = index->kind == N_SPAN ? DIM_SPAN : DIM_PLAIN;
     w->starts[dim] = index_expression(s, index->kind == N_SPAN ? index->kids[0] : index);
-    if (index->kind != N_SPAN) return check_index(s, w->buf, dim, w->starts[dim], index->span);
+    if (index->kind != N_SPAN) return check_index(s, &w->base, dim, w->starts[dim], index->span);
     const Node *written = index->kids[1];
     bool clips = written->kind == N_CALL && written->count == 1 && strcmp(written->text, "clip") == 0;
     w->extents[dim] = index_expression(s, clips ? written->kids[0] : written);
+    if (!read_step(s, index, w, dim)) return false;
     int64_t extent;
     w->clips[dim] = clips || !expr_const(w->extents[dim], &extent);
     if (w->clips[dim] || extent > 0) return true;
@@ -181,9 +233,13 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     return false;
 }
 
-// Of a view: rows of channels at one tap.
+static bool is_patches(const Written *w) {
+    return w->base.buf->im2col && !w->base.view;
+}
+
+// Of an im2col view: rows of channels at one tap.
 static bool reads_rows(Sema *s, const Written *w) {
-    int last = w->buf->rank - 1;
+    int last = w->rank - 1;
     bool taps = true, channels = !w->transposed && (w->starts_only || w->kinds[last] != DIM_PLAIN);
     for (int d = 1; d < last; d++) taps &= w->kinds[d] == DIM_PLAIN;
     if (taps && channels) return true;
@@ -201,31 +257,31 @@ static bool read_operand(Sema *s, const Node *node, Written *w) {
         w->transposed = !w->transposed;
         node = node->kids[0];
     }
-    bool regs = false;
     bool indexed = node->kind == N_INDEX;
-    w->buf = indexed ? indexed_buffer(s, node, &regs) : buffer_named(s, node);
-    if (!w->buf) return false;
+    if (!base_of(s, node, indexed ? node->kids[0] : node, &w->base)) return false;
+    w->rank = w->base.regs ? w->base.buf->rank : rank_of(&w->base);
     int given = indexed ? node->count - 1 : 0, wide = 0;
-    if (given > w->buf->rank || regs) {
-        wrong_rank(s, node, w->buf, w->buf->rank, given);
+    if (given > w->rank || w->base.regs) {
+        wrong_rank(s, node, w->base.buf, w->rank, given);
         return false;
     }
+    for (int i = 0; i < w->rank; i++) w->steps[i] = 1;
     for (int i = 0; i < given; i++) {
         if (!read_index(s, node->kids[i + 1], w, i)) return false;
         wide += w->kinds[i] != DIM_PLAIN;
     }
-    for (int i = given; i < w->buf->rank; i++) {
+    for (int i = given; i < w->rank; i++) {
         w->kinds[i] = DIM_WHOLE;
         w->starts[i] = e_int(s->arena, 0);
     }
     w->starts_only = indexed && wide == 0;
-    w->open = given < w->buf->rank;
-    return !w->buf->im2col || reads_rows(s, w);
+    w->open = given < w->rank;
+    return !is_patches(w) || reads_rows(s, w);
 }
 
 // ---- extents ----
 static Expr *extent_of(Sema *s, const Written *w, int dim) {
-    return w->kinds[dim] == DIM_WHOLE ? known_extent(s, w->buf, dim) : w->extents[dim];
+    return w->kinds[dim] == DIM_WHOLE ? extent_in(s, &w->base, dim) : w->extents[dim];
 }
 
 static void exchange(Shape *shape) {
@@ -239,11 +295,11 @@ static void exchange(Shape *shape) {
 // buffer, where nothing else says how long it is (`otherwise`).
 static Shape own_shape(Sema *s, const Written *w, bool otherwise) {
     Shape shape = {0};
-    for (int i = 0; i < w->buf->rank; i++) {
+    for (int i = 0; i < w->rank; i++) {
         if (w->kinds[i] == DIM_PLAIN) continue;
         int64_t tile = -1;
         if (!w->clips[i]) expr_const(extent_of(s, w, i), &tile);
-        else if (otherwise && expr_is_int(w->starts[i], 0)) tile = extent_or_unknown(s, w->buf, i);
+        else if (otherwise && expr_is_int(w->starts[i], 0)) tile = extent_or_unknown(s, &w->base, i);
         shape.tiles[shape.rank++] = tile;
     }
     if (w->transposed) exchange(&shape);
@@ -263,29 +319,61 @@ static const char *shape_text(Sema *s, Shape shape) {
     return sb_text(&text);
 }
 
-// Whether a dim takes an extent from the other side, of `count` dims, where only starts are given: the last ones do; of
-// a view the rows and the channels.
-static bool follows(const Written *w, int dim, int count) {
-    int last = w->buf->rank - 1;
-    return w->buf->im2col ? dim == last || (dim == 0 && count > 1) : dim > last - count;
+// Dim i is one of the operand. Starts only: the last dims take the other side's extents; of an im2col view the rows and
+// the channels.
+static bool is_kept(const Written *w, int dim, int shape_rank) {
+    int last = w->rank - 1;
+    if (!w->starts_only) return w->kinds[dim] != DIM_PLAIN;
+    return is_patches(w) ? dim == last || (dim == 0 && shape_rank > 1) : dim > last - shape_rank;
 }
 
-// The region whose operand shape is `shape`. Starts only: dims that follow take the shape's extents.
+static Expr *kept_extent(Sema *s, const Written *w, int dim, int64_t tile) {
+    return w->starts_only && w->kinds[dim] == DIM_PLAIN ? e_int(s->arena, tile) : extent_of(s, w, dim);
+}
+
+// The region whose operand shape is `shape`.
 static Region *make_region(Sema *s, const Written *w, Shape shape) {
     RegionDim dims[LAYOUT_MAX_RANK] = {0};
-    int rank = w->buf->rank, at = 0;
+    int at = 0;
     if (w->transposed) exchange(&shape);
-    for (int i = 0; i < rank; i++) {
-        bool kept = w->starts_only ? follows(w, i, shape.rank) : w->kinds[i] != DIM_PLAIN;
+    for (int i = 0; i < w->rank; i++) {
         dims[i].start = w->starts[i];
         dims[i].tile = 1;
-        if (!kept) continue;
+        if (!is_kept(w, i, shape.rank)) continue;
         dims[i].tile = shape.tiles[at++];
-        bool takes = w->starts_only && w->kinds[i] == DIM_PLAIN;
-        dims[i].extent = takes ? e_int(s->arena, dims[i].tile) : extent_of(s, w, i);
+        dims[i].extent = kept_extent(s, w, i, dims[i].tile);
     }
-    Region *region = region_new(s->arena, w->buf, dims, w->transposed && shape.rank >= 2, place_of(s, w->span));
-    return region;
+    return region_new(s->arena, w->base.buf, dims, w->transposed && shape.rank >= 2, place_of(s, w->span));
+}
+
+static const View *make_view(Sema *s, const Written *w, Shape shape) {
+    ViewSlice slices[LAYOUT_MAX_RANK] = {0};
+    int at = 0;
+    if (w->transposed) exchange(&shape);
+    for (int i = 0; i < w->rank; i++) {
+        slices[i] = (ViewSlice){.start = w->starts[i], .step = w->steps[i], .clips = w->clips[i]};
+        if (is_kept(w, i, shape.rank)) slices[i].count = kept_extent(s, w, i, shape.tiles[at++]);
+    }
+    const View *of = w->base.view ? w->base.view : view_of_buffer(s, w->base.buf), *slice = view_slice(s, of, slices);
+    return w->transposed && slice->rank >= 2 ? view_transpose(s, slice) : slice;
+}
+
+static bool is_plain(const Written *w) {
+    for (int i = 0; i < w->rank; i++)
+        if (w->steps[i] != 1) return false;
+    return !w->base.view;
+}
+
+static TileOperand make_operand(Sema *s, const Written *w, Shape shape) {
+    TileOperand out = {0};
+    memcpy(out.tiles, shape.tiles, sizeof out.tiles);
+    if (is_plain(w)) {
+        out.region = make_region(s, w, shape);
+    } else {
+        out.view = make_view(s, w, shape);
+        out.region = view_region(s, out.view, out.tiles, w->span, &out.why);
+    }
+    return out;
 }
 
 // An operand of an op that gives no other side: what is not `:` or `+:` is dropped, if anything is left.
@@ -300,7 +388,7 @@ static bool stand_alone(Sema *s, Written *w, const char *what) {
 
 static bool check_transposed(Sema *s, const Written *w, int rank) {
     if (!w->transposed || rank >= 2) return true;
-    diag(s->sink, w->span, T_TRANSPOSED_RANK, w->buf->name, rank);
+    diag(s->sink, w->span, T_TRANSPOSED_RANK, w->base.buf->name, rank);
     return false;
 }
 
@@ -308,26 +396,39 @@ static bool all_known(Sema *s, const Written *w, Shape shape) {
     if (s->context == IN_PROGRAM) return true;   // on the host whole tensors have no tiles
     for (int i = 0; i < shape.rank; i++) {
         if (shape.tiles[i] >= 0) continue;
-        diag(s->sink, w->span, T_EXTENT_UNKNOWN, w->buf->name);
+        diag(s->sink, w->span, T_EXTENT_UNKNOWN, w->base.buf->name);
         return false;
     }
     return true;
 }
 
-Region *region_alone(Sema *s, const Node *node, const char *what) {
+bool region_alone(Sema *s, const Node *node, const char *what, TileOperand *out) {
     Written w;
-    if (!read_operand(s, node, &w) || !stand_alone(s, &w, what)) return NULL;
+    if (!read_operand(s, node, &w) || !stand_alone(s, &w, what)) return false;
     Shape shape = own_shape(s, &w, true);
-    if (!check_transposed(s, &w, shape.rank) || !all_known(s, &w, shape)) return NULL;
-    return make_region(s, &w, shape);
+    if (!check_transposed(s, &w, shape.rank) || !all_known(s, &w, shape)) return false;
+    *out = make_operand(s, &w, shape);
+    return true;
+}
+
+// A part of a buffer or view as a view, with extents of its own.
+const View *written_view(Sema *s, const Node *node) {
+    Written w;
+    if (!read_operand(s, node, &w) || !stand_alone(s, &w, "a view")) return NULL;
+    Shape shape = own_shape(s, &w, false);
+    for (int i = 0; i < w.rank; i++) {
+        w.starts[i] = view_bound(s, w.starts[i], w.span);
+        if (w.extents[i]) w.extents[i] = view_bound(s, w.extents[i], w.span);
+    }
+    return check_transposed(s, &w, shape.rank) ? make_view(s, &w, shape) : NULL;
 }
 
 // ---- two sides ----
 static void mismatch(Sema *s, const Written *a, Shape shape_a, const Written *b, Shape shape_b) {
-    Diag *d =
-        diag(s->sink, a->span, T_SHAPES, a->buf->name, shape_text(s, shape_a), b->buf->name, shape_text(s, shape_b));
-    diag_label(d, a->buf->loc, "'%s' is declared here", a->buf->name);
-    diag_label(d, b->buf->loc, "'%s' is declared here", b->buf->name);
+    Diag *d = diag(s->sink, a->span, T_SHAPES, a->base.buf->name, shape_text(s, shape_a), b->base.buf->name,
+                   shape_text(s, shape_b));
+    diag_label(d, a->base.buf->loc, "'%s' is declared here", a->base.buf->name);
+    diag_label(d, b->base.buf->loc, "'%s' is declared here", b->base.buf->name);
 }
 
 // Both shapes are known in themselves: they must agree; what one does not know it takes from the other.
@@ -349,21 +450,21 @@ static bool agree(Sema *s, const Written *a, Shape *shape_a, const Written *b, S
 
 // `w` gives starts only and takes the other's shape.
 static bool follow(Sema *s, const Written *w, const Written *other, Shape shape) {
-    Shape mine = {.rank = w->buf->rank};
+    Shape mine = {.rank = w->rank};
     if (w->transposed) exchange(&shape);   // as the buffer has its dims
-    for (int i = 0; i < mine.rank; i++) mine.tiles[i] = extent_or_unknown(s, w->buf, i);
-    if (shape.rank > (w->buf->im2col ? 2 : w->buf->rank)) {
+    for (int i = 0; i < mine.rank; i++) mine.tiles[i] = extent_or_unknown(s, &w->base, i);
+    if (shape.rank > (is_patches(w) ? 2 : w->rank)) {
         mismatch(s, w, mine, other, shape);
         return false;
     }
     for (int i = 0; i < shape.rank; i++) {   // whole trailing dims must still match
-        int dim = w->buf->rank - shape.rank + i;
+        int dim = w->rank - shape.rank + i;
         int64_t whole = w->kinds[dim] == DIM_WHOLE ? mine.tiles[dim] : -1;
         if (whole < 0 || whole == shape.tiles[i]) continue;
         mismatch(s, w, mine, other, shape);
         return false;
     }
-    for (int i = 0; i < w->buf->rank - shape.rank; i++) {
+    for (int i = 0; i < w->rank - shape.rank; i++) {
         if (w->kinds[i] == DIM_PLAIN) continue;
         mismatch(s, w, mine, other, shape);
         return false;
@@ -371,7 +472,8 @@ static bool follow(Sema *s, const Written *w, const Written *other, Shape shape)
     return true;
 }
 
-bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged, Region **out_a, Region **out_b) {
+bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged, TileOperand *out_a,
+                 TileOperand *out_b) {
     Written a, b;
     bool read_a = read_operand(s, node_a, &a), read_b = read_operand(s, node_b, &b);
     if (!read_a || !read_b) return false;
@@ -389,9 +491,14 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
                 : b.starts_only ? follow(s, &b, &a, shape_a)
                                 : agree(s, &a, &shape_a, &b, &shape_b);
     if (!fine || !all_known(s, &a, shape_a)) return false;
-    *out_a = make_region(s, &a, shape_a);
-    *out_b = make_region(s, &b, shape_b);
-    (*out_b)->transposed ^= exchanged;
+    *out_a = make_operand(s, &a, shape_a);
+    *out_b = make_operand(s, &b, shape_b);
+    if (out_a->region && out_b->region) {
+        out_b->region->transposed ^= exchanged;
+        return true;
+    }
+    if (!out_a->view) out_a->view = make_view(s, &a, shape_a);
+    if (!out_b->view) out_b->view = make_view(s, &b, shape_b);
     return true;
 }
 

@@ -68,7 +68,17 @@ static Expr *loop_bound(Sema *s, const Node *node, bool first) {
 }
 
 // ---- scalars ----
+static void let_view(Sema *s, const Node *node) {
+    const View *view = view_named(s, node->kids[0]);
+    if (view) declare_view(s, node->text, view, node->span);
+    else declare_value(s, node->text, value_poison(node->span), node->span);
+}
+
 static void let(Sema *s, const Node *node) {
+    if (is_view(s, node->kids[0])) {
+        let_view(s, node);
+        return;
+    }
     SemaValue value = expression(s, node->kids[0]);
     if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
         declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value,
@@ -110,7 +120,7 @@ static void assign_scalar(Sema *s, const Node *node) {
     if (symbol->kind != SYMBOL_VAR || symbol->var->kind != VAR_MUTABLE) {
         Diag *d = diag(s->sink, place->span, T_NOT_ASSIGNABLE, place->text);
         diag_label(d, symbol->span, "declared here");
-        if (symbol->kind == SYMBOL_BUF)
+        if (symbol->kind == SYMBOL_BUF || symbol->kind == SYMBOL_VIEW)
             diag_note(d, "all of a buffer: fill(%s, ...), copy, or a parallel loop", place->text);
         return;
     }
@@ -136,15 +146,16 @@ static bool may_write(Sema *s, const Buf *buf, Span span) {
 }
 
 static void store(Sema *s, const Node *node) {
-    Buf *buf;
-    int count;
-    Expr **indices;
-    if (!element_place(s, node->kids[0], &buf, &count, &indices) || !may_write(s, buf, node->kids[0]->span)) return;
+    Place place;
     Span span = node->kids[0]->span;
+    if (!element_place(s, node->kids[0], &place) || !may_write(s, place.buf, span)) return;
+    Buf *buf = place.buf;
+    int count = place.count;
+    Expr **indices = place.indices;
     SemaValue *earlier = NEW_ARRAY(s->arena, SemaValue, count + 1);
     for (int i = 0; i < count; i++) earlier[i] = value_expr(s, indices[i], span);
     bool plain = node->op == AST_PLAIN;
-    if (!plain) earlier[count] = value_expr(s, e_load(s->arena, buf, count, indices), span);
+    if (!plain) earlier[count] = value_expr(s, place_value(s, &place), span);
     // Beyond the end nothing is stored, but what the value does happens; into its registers each thread stores.
     bool copied = buf->scope == SCOPE_GLOBAL || (buf->scope == SCOPE_FRAGMENT && is_block_level(s));
     s->copied += copied;
@@ -153,9 +164,7 @@ static void store(Sema *s, const Node *node) {
     for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
     Expr *value = plain ? as_type(s, given, buf->type)
                         : to_type(s, binary(s, (BinaryOp)node->op, earlier[count], given, node->span), buf->type);
-    Stmt *stmt = s_store(s->arena, buf, count, indices, value);
-    stmt->loc = place_of(s, node->span);
-    emit(s, stmt);
+    emit(s, place_store(s, &place, value, node->span));
 }
 
 static void assignment(Sema *s, const Node *node) {
@@ -176,6 +185,8 @@ static Iter iterator(Sema *s, const Node *node, bool first) {
         if (step <= 0) diag(s->sink, node->kids[2]->span, T_STEP, (long long)step);
     }
     iter.var = declare_var(s, node->text, VAR_ITER, TYPE_I64, node->span);
+    int64_t begin;
+    if (expr_const(iter.begin, &begin) && begin >= 0) map_put(s->naturals, iter.var, iter.var);
     return iter;
 }
 

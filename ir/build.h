@@ -57,19 +57,20 @@ Buf *im2col_new(Arena *arena, Buf *tensor, int count, const Window *windows, Spa
 Expr **im2col_indices(Arena *arena, const Buf *view, Expr *const *at);   // of the tensor's element
 // The tensor's indices, but for the channels, of the first tap of the windows at that row.
 void im2col_first(Arena *arena, const Buf *view, Expr *row, Expr **out);
-const char *view_problem(const Buf *view);       // NULL, or why its windows are none
-bool im2col_equal(const Buf *a, const Buf *b);   // views of one tensor with equal windows; or both NULL
-bool im2col_is_merged(const Buf *view);          // its rows are those of the tensor with all leading dims merged
-Buf *buf_viewed(const Buf *buf);                 // the tensor of a view; else the buffer itself
-const Buf *buf_root(const Buf *buf);             // that owns the storage: follows alias_of
-bool buf_is_constant(const Buf *buf);            // a tensor that nothing writes while the kernel runs
-int64_t buf_extent(const Buf *buf, int dim);     // constant extent; -1 when dynamic
-int64_t buf_elements(const Buf *buf);            // of constant extents
-int buf_slot_rank(const Buf *buf);               // dims of one slot: of a tile without those of its slots
-int64_t buf_slots(const Buf *buf);               // of a multi-buffered tile; else 1
-int64_t buf_slot_bytes(const Buf *buf);          // bytes of one slot's elements, whose extents are constant
-int64_t buf_slot_space(const Buf *buf);   // of the memory that a slot takes: of its layout's image, if it has one
-int64_t buf_space(const Buf *buf);        // ... that all slots take
+const char *im2col_problem(const Buf *view);               // NULL, or why its windows are none
+const char *im2col_region_problem(const Region *region);   // NULL, or why it is not rows of channels at one tap
+bool im2col_equal(const Buf *a, const Buf *b);             // views of one tensor with equal windows; or both NULL
+bool im2col_is_merged(const Buf *view);        // its rows are those of the tensor with all leading dims merged
+Buf *buf_viewed(const Buf *buf);               // the tensor of a view; else the buffer itself
+const Buf *buf_root(const Buf *buf);           // that owns the storage: follows alias_of
+bool buf_is_constant(const Buf *buf);          // a tensor that nothing writes while the kernel runs
+int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic
+int64_t buf_elements(const Buf *buf);          // of constant extents
+int buf_slot_rank(const Buf *buf);             // dims of one slot: of a tile without those of its slots
+int64_t buf_slots(const Buf *buf);             // of a multi-buffered tile; else 1
+int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
+int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
+int64_t buf_space(const Buf *buf);             // ... that all slots take
 
 // A tile of 0 stands for the extent.
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);

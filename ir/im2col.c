@@ -82,7 +82,7 @@ static bool is_unknown_at_launch(const Expr *e, const void *what) {
     return computed || e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
 }
 
-const char *view_problem(const Buf *view) {
+const char *im2col_problem(const Buf *view) {
     for (int i = 0; i < view->im2col->count; i++) {
         const Window *window = &view->im2col->windows[i];
         if (any_expr(window->positions, is_unknown_at_launch, NULL)) return "has positions that no launch knows";
@@ -90,4 +90,12 @@ const char *view_problem(const Buf *view) {
             return "has a window without taps, stride or dilation";
     }
     return NULL;
+}
+
+const char *im2col_region_problem(const Region *region) {
+    int last = region->buf->rank - 1;
+    for (int d = 1; d < last && d < region->count; d++)
+        if (region->dims[d].extent) return "takes one tap of each window";
+    bool complete = region->count == region->buf->rank;
+    return complete && (!region->dims[last].extent || region->transposed) ? "ends with its channels" : NULL;
 }

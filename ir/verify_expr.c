@@ -223,16 +223,12 @@ void check_expr(Verifier *v, const Context *c, const Expr *e) {
 }
 
 // ---- regions (1, 4) ----
-// A part of a view is rows of channels at one tap.
-static void check_view(Verifier *v, const Context *c, const Region *region) {
+// A region of an im2col view is rows of channels at one tap.
+static void check_im2col(Verifier *v, const Context *c, const Region *region) {
     const Buf *view = region->buf;
-    const char *why = view_problem(view);
-    int last = view->rank - 1;
+    const char *why = im2col_problem(view);
     for (int i = 0; i < view->im2col->count; i++) check_expr(v, c, view->im2col->windows[i].positions);
-    for (int d = 1; !why && d < last && d < region->count; d++)
-        if (region->dims[d].extent) why = "takes one tap of each window";
-    if (!why && region->count == view->rank && (!region->dims[last].extent || region->transposed))
-        why = "ends with its channels";
+    if (!why) why = im2col_region_problem(region);
     if (why) REPORT(v, region->loc, T_IM2COL, why);
 }
 
@@ -240,7 +236,7 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
     const Buf *buf = region->buf;
     check_visible(v, buf_viewed(buf), buf->name, region->loc);
     check_alias_use(v, c, buf, region->loc);
-    if (buf->im2col) check_view(v, c, region);
+    if (buf->im2col) check_im2col(v, c, region);
     bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
     if (region->count != buf->rank && !slots) {
         REPORT(v, region->loc, T_RANK, buf->name, buf->rank, region->count);

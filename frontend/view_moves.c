@@ -1,0 +1,85 @@
+// Copies and fills whose operand no region can say: loops over the elements.
+//
+//     copy(x[0 +: 64 step 2, :], tile);    =>    parallel (i in 64, j in 32) tile[i, j] = x[i * 2, j];
+//
+// Such a loop is a gather or scatter to all passes: it pipelines, and its accesses are as wide as its indices allow.
+#include "frontend/sema.h"
+#include "ir/facts.h"
+#include "ir/rewrite.h"
+
+typedef struct Move {
+    Stmt *loop;
+    Facts *facts;   // with the ranges of the iterators
+    int rank;
+    Expr *at[LAYOUT_MAX_RANK];
+} Move;
+
+static Move loop_over(Sema *s, const TileOperand *dst, Span span) {
+    Move move = {.loop = stmt_new(s->arena, STMT_FOR, place_of(s, span)), .rank = dst->view->rank};
+    move.facts = facts_new(s->arena, s->func);
+    move.loop->loop.kind = LOOP_PARALLEL;
+    move.loop->loop.count = move.rank;
+    move.loop->loop.iters = NEW_ARRAY(s->arena, Iter, move.rank + 1);
+    for (int k = 0; k < move.rank; k++) {
+        Var *var = var_new(s->arena, dst->view->at[k]->name, VAR_ITER, TYPE_I64, move.loop->loc);
+        move.loop->loop.iters[k] = iter_new(s->arena, var, e_int(s->arena, dst->tiles[k]));
+        facts_iter(move.facts, &move.loop->loop.iters[k]);
+        move.at[k] = e_var(s->arena, var);
+    }
+    return move;
+}
+
+// The element at the loop's indices. An extent that clips is a limit, too.
+static Place element_of(Sema *s, const Move *move, const View *view) {
+    Place place = {.buf = view->buf, .count = view->buf->rank};
+    place.indices = view_indices(s, view, move->at, &place.inside);
+    for (int k = 0; k < view->rank; k++)
+        if (view->clips[k] && !view->limit[k])
+            place.inside = e_both(s->arena, place.inside, e_lt(s->arena, move->at[k], view->shape[k]));
+    place_in_tensor(s, &place);
+    if (place.inside) place.inside = simplify_expr(s->arena, move->facts, place.inside);
+    if (place.inside && expr_is_int(place.inside, 1)) place.inside = NULL;
+    return place;
+}
+
+static void store_at(Sema *s, Move *move, const Place *place, Expr *value, Span span) {
+    Expr *given = to_type(s, value_expr(s, value, span), place->buf->type);
+    block_push(s->arena, &move->loop->loop.body, place_store(s, place, given, span));
+    emit(s, move->loop);
+}
+
+Stmt *place_store(Sema *s, const Place *place, Expr *value, Span span) {
+    Stmt *store = s_store(s->arena, place->buf, place->count, place->indices, value);
+    store->loc = place_of(s, span);
+    return place->inside ? s_if_only(s->arena, place->inside, store) : store;
+}
+
+Expr *place_value(Sema *s, const Place *place) {
+    Expr *value = e_load(s->arena, place->buf, place->count, place->indices);
+    return place->inside ? e_select(s->arena, place->inside, value, e_zero(s->arena, value->type)) : value;
+}
+
+// An operation reads its source before it writes.
+static void move_by_fragment(Sema *s, const TileOperand *src, const TileOperand *dst, Span span) {
+    Buf *read = buf_new_const(s->arena, arena_printf(s->arena, "%s_read", src->view->buf->name), SCOPE_FRAGMENT,
+                              src->view->buf->type, dst->view->rank, dst->tiles, place_of(s, span));
+    emit(s, s_decl(s->arena, read));
+    TileOperand between = {.view = view_of_buffer(s, read)};
+    for (int k = 0; k < read->rank; k++) between.tiles[k] = dst->tiles[k];
+    move_tiles(s, src, NULL, &between, span);
+    move_tiles(s, &between, NULL, dst, span);
+}
+
+void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand *dst, Span span) {
+    if (src && buf_root(src->view->buf) == buf_root(dst->view->buf)) {
+        move_by_fragment(s, src, dst, span);
+        return;
+    }
+    Move move = loop_over(s, dst, span);
+    Place to = element_of(s, &move, dst->view);
+    if (src) {
+        Place from = element_of(s, &move, src->view);
+        value = place_value(s, &from);
+    }
+    store_at(s, &move, &to, value, span);
+}

@@ -1,0 +1,370 @@
+// Views: other coordinates for the elements of a buffer.
+//
+// A view says for each of its coordinates which element of the buffer it is: index expressions over variables that stand
+// for the coordinates. A view of a view substitutes, so a chain costs the index arithmetic of its composition:
+//
+//     let v = permute(reshape(x, M, 4, 16), 1, 0, 2);       v[a, m, b]   is   x[m, a * 16 + b]
+//
+// No statement and no buffer stands for a view in the IR: an element is one of the buffer, a tile that a region can say
+// is that region, and a copy of any other is a `parallel` loop (view_moves.c). Im2col views alone are buffers (im2col.c).
+//
+// Of a tensor in global memory what lies outside reads 0. The tensor's own bounds say that where each index of the view
+// beyond its extent is one of the tensor beyond its own; for other dims the view has a limit, and each access asks.
+#include "frontend/sema.h"
+#include "ir/facts.h"
+#include "ir/print.h"
+#include "ir/query.h"
+#include "ir/rewrite.h"
+#include <string.h>
+
+// ---- construction ----
+
+// The same buffer under new coordinates: `rank` of them, and none of the indices yet.
+static View *view_new(Sema *s, const View *of, int rank) {
+    static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
+    _Static_assert(COUNT_OF(names) == LAYOUT_MAX_RANK, "a name for each dim");
+    View *view = NEW(s->arena, View);
+    *view = (View){.buf = of->buf, .rank = rank, .inside = of->inside};
+    for (int k = 0; k < rank; k++) view->at[k] = var_new(s->arena, names[k], VAR_ITER, TYPE_I64, of->buf->loc);
+    return view;
+}
+
+const View *view_of_buffer(Sema *s, Buf *buf) {
+    View *view = view_new(s, &(View){.buf = buf}, buf->rank);
+    view->whole = true;
+    for (int d = 0; d < buf->rank; d++) {
+        view->shape[d] = known_extent(s, buf, d);
+        view->index[d] = e_var(s->arena, view->at[d]);
+    }
+    return view;
+}
+
+static Expr *coordinate(Sema *s, const View *view, int dim) {
+    return e_var(s->arena, view->at[dim]);
+}
+
+// The indices of `out` from those of `of`, whose coordinates are given as expressions over out's.
+static void compose(Sema *s, View *out, const View *of, Expr *const *coordinates) {
+    Subst *subst = subst_new(s->arena);
+    for (int d = 0; d < of->rank; d++) subst_var(subst, of->at[d], coordinates[d]);
+    for (int d = 0; d < of->buf->rank; d++) out->index[d] = subst_expr(subst, of->index[d]);
+    if (of->inside) out->inside = e_both(s->arena, subst_expr(subst, of->inside), out->inside);
+}
+
+// A condition on a coordinate that had a limit and is no coordinate any more.
+static void keep_limit(Sema *s, View *out, Expr *coordinate, Expr *limit) {
+    if (!limit) return;
+    Expr *inside = e_both(s->arena, e_ge(s->arena, coordinate, e_int(s->arena, 0)), e_lt(s->arena, coordinate, limit));
+    out->inside = expr_is_int(inside, 1) ? out->inside : e_both(s->arena, out->inside, inside);
+}
+
+static bool has_limits(const View *view) {
+    return view->buf->scope == SCOPE_GLOBAL;   // elsewhere an index out of range is an error
+}
+
+// ---- slices ----
+static bool is_at_most(const Expr *a, const Expr *b) {
+    int64_t x, y;
+    return expr_equal(a, b) || (expr_const(a, &x) && expr_const(b, &y) && x <= y);
+}
+
+// Known not to be negative.
+static bool is_natural(Sema *s, const Expr *e) {
+    int64_t value;
+    if (expr_const(e, &value)) return value >= 0;
+    if (e->kind == EXPR_VAR) return e->var->kind == VAR_DIM || map_has(s->naturals, e->var);
+    bool grows = e->kind == EXPR_BINARY && (e->binary.op == BIN_ADD || e->binary.op == BIN_MUL ||
+                                            e->binary.op == BIN_DIV || e->binary.op == BIN_MOD);
+    return grows && is_natural(s, e->binary.a) && is_natural(s, e->binary.b);
+}
+
+static bool is_min_with(const Expr *e, const Expr *a) {
+    return e->kind == EXPR_CALL && e->call.op == OP_MIN && expr_equal(e->call.args[0].value, a);
+}
+
+static Expr *smaller(Sema *s, Expr *a, Expr *b) {
+    if (is_min_with(b, a)) return b;
+    return is_at_most(a, b) ? a : is_at_most(b, a) ? b : e_min(s->arena, a, b);
+}
+
+// The limit of a sliced dim. A coordinate from `count` on may be an element of the buffer that is not the slice's.
+static Expr *limit_of_slice(Sema *s, View *out, const View *of, int dim, const ViewSlice *slice, Expr *at) {
+    Expr *limit = of->limit[dim];
+    bool from_zero = expr_is_int(slice->start, 0), unit = slice->step == 1;
+    if (!has_limits(of)) return NULL;
+    if (from_zero && unit && expr_equal(slice->count, of->shape[dim])) return limit;
+    if (limit && unit && is_natural(s, slice->start))
+        return smaller(s, slice->count, e_sub(s->arena, limit, slice->start));
+    keep_limit(s, out, at, limit);
+    bool to_the_end = is_at_most(of->shape[dim], e_times(s->arena, slice->count, slice->step));
+    return from_zero && to_the_end && !limit ? NULL : slice->count;
+}
+
+const View *view_slice(Sema *s, const View *of, const ViewSlice *slices) {
+    Expr *coordinates[LAYOUT_MAX_RANK];
+    int rank = 0;
+    for (int d = 0; d < of->rank; d++) rank += slices[d].count != NULL;
+    View *view = view_new(s, of, rank);
+    view->inside = NULL;
+    for (int d = 0, k = 0; d < of->rank; d++) {
+        const ViewSlice *slice = &slices[d];
+        coordinates[d] = slice->start;
+        if (!slice->count) {
+            keep_limit(s, view, slice->start, of->limit[d]);
+            continue;
+        }
+        coordinates[d] = e_add(s->arena, slice->start, e_times(s->arena, coordinate(s, view, k), slice->step));
+        view->shape[k] = slice->count;
+        view->limit[k] = limit_of_slice(s, view, of, d, slice, coordinates[d]);
+        view->clips[k] = slice->clips;
+        k++;
+    }
+    compose(s, view, of, coordinates);
+    return view;
+}
+
+// ---- permute ----
+const View *view_permute(Sema *s, const View *of, const int *order) {
+    Expr *coordinates[LAYOUT_MAX_RANK];
+    View *view = view_new(s, of, of->rank);
+    view->inside = NULL;
+    for (int k = 0; k < of->rank; k++) {
+        coordinates[order[k]] = coordinate(s, view, k);
+        view->shape[k] = of->shape[order[k]];
+        view->limit[k] = of->limit[order[k]];
+        view->clips[k] = of->clips[order[k]];
+    }
+    compose(s, view, of, coordinates);
+    return view;
+}
+
+const View *view_transpose(Sema *s, const View *of) {
+    int order[LAYOUT_MAX_RANK];
+    for (int k = 0; k < of->rank; k++) order[k] = k < of->rank - 2 ? k : 2 * of->rank - 3 - k;
+    return view_permute(s, of, order);
+}
+
+// ---- reshape ----
+//
+// Both shapes are cut where the products of the extents before the cut are equal. Between two cuts lies a group of dims
+// whose elements are numbered in row-major order on both sides; so a dim that both have stays what it is.
+
+typedef struct Product {   // constant * factors
+    int64_t constant;
+    int count;
+    const Expr *factors[4 * LAYOUT_MAX_RANK];
+} Product;
+
+static void multiply(Product *product, const Expr *e) {
+    int64_t value;
+    if (expr_const(e, &value)) {
+        product->constant *= value;
+    } else if (e->kind == EXPR_BINARY && e->binary.op == BIN_MUL && product->count < COUNT_OF(product->factors) / 2) {
+        multiply(product, e->binary.a);
+        multiply(product, e->binary.b);
+    } else if (product->count < COUNT_OF(product->factors)) {
+        product->factors[product->count++] = e;
+    }
+}
+
+// N / 16 * 16 is N, where N is a multiple of 16.
+static void cancel_quotients(Sema *s, Product *product) {
+    for (int i = 0; i < product->count; i++) {
+        const Expr *factor = product->factors[i];
+        int64_t by;
+        bool quotient =
+            factor->kind == EXPR_BINARY && factor->binary.op == BIN_DIV && expr_const(factor->binary.b, &by);
+        if (!quotient || by == 0 || product->constant % by != 0 || !view_divides(s, factor->binary.a, by)) continue;
+        product->constant /= by;
+        product->factors[i] = factor->binary.a;
+    }
+}
+
+static Product product_of(Sema *s, Expr *const *extents, int count) {
+    Product product = {.constant = 1};
+    for (int i = 0; i < count; i++) multiply(&product, extents[i]);
+    cancel_quotients(s, &product);
+    return product;
+}
+
+static bool products_equal(const Product *a, const Product *b) {
+    bool used[COUNT_OF(a->factors)] = {false}, found = a->constant == b->constant && a->count == b->count;
+    for (int i = 0; i < a->count && found; i++) {
+        found = false;
+        for (int k = 0; k < b->count && !found; k++) {
+            if (used[k] || !expr_equal(a->factors[i], b->factors[k])) continue;
+            used[k] = found = true;
+        }
+    }
+    return found;
+}
+
+static Expr *size_of(Sema *s, Expr *const *extents, int count) {
+    Expr *size = e_int(s->arena, 1);
+    for (int i = 0; i < count; i++) size = e_mul(s->arena, size, extents[i]);
+    return size;
+}
+
+static bool sizes_agree(Sema *s, Expr *const *a, int count_a, Expr *const *b, int count_b) {
+    Product x = product_of(s, a, count_a), y = product_of(s, b, count_b);
+    if (products_equal(&x, &y)) return true;
+    if (x.count + y.count == 0 || !s->func) return false;
+    const Facts *facts = facts_new(s->arena, s->func);
+    return prove(facts, e_eq(s->arena, size_of(s, a, count_a), size_of(s, b, count_b)));
+}
+
+// The number of an element of the group in row-major order.
+static Expr *number_in_group(Sema *s, const View *view, int first, int count) {
+    Expr *number = e_int(s->arena, 0);
+    for (int k = first; k < first + count; k++)
+        number = e_add(s->arena, e_mul(s->arena, number, view->shape[k]), coordinate(s, view, k));
+    return number;
+}
+
+static void split_number(Sema *s, Expr *number, Expr *const *extents, int count, Expr **digits) {
+    for (int d = count - 1; d >= 0; d--) {
+        digits[d] = d ? e_mod(s->arena, number, extents[d]) : number;
+        if (d) number = e_div(s->arena, number, extents[d]);
+    }
+}
+
+static void reshape_group(Sema *s, View *out, const View *of, int from, int from_count, int to, int to_count,
+                          Expr **coordinates) {
+    bool one = from_count == 1 && to_count == 1;
+    split_number(s, number_in_group(s, out, to, to_count), of->shape + from, from_count, coordinates + from);
+    for (int d = from; d < from + from_count; d++)
+        if (one) out->limit[to] = of->limit[d];
+        else keep_limit(s, out, coordinates[d], of->limit[d]);
+    for (int k = to + 1; k < to + to_count && has_limits(of); k++) out->limit[k] = out->shape[k];
+}
+
+const View *view_reshape(Sema *s, const View *of, int rank, Expr *const *shape) {
+    Expr *coordinates[LAYOUT_MAX_RANK];
+    if (!sizes_agree(s, of->shape, of->rank, shape, rank)) return NULL;
+    View *view = view_new(s, of, rank);
+    view->inside = NULL;
+    for (int k = 0; k < rank; k++) view->shape[k] = shape[k];
+    int from = 0, to = 0;
+    for (int end = 1; end <= of->rank; end++) {
+        for (int last = to; last <= rank; last++) {
+            bool whole = end == of->rank && last == rank;
+            bool cut = whole || (end < of->rank && last > to && last < rank &&
+                                 sizes_agree(s, of->shape + from, end - from, shape + to, last - to));
+            if (!cut) continue;
+            reshape_group(s, view, of, from, end - from, to, last - to, coordinates);
+            from = end;
+            to = last;
+            break;
+        }
+    }
+    compose(s, view, of, coordinates);
+    return view;
+}
+
+bool view_divides(Sema *s, Expr *extent, int64_t by) {
+    int64_t value;
+    if (expr_const(extent, &value)) return value % by == 0;
+    return by == 1 || (s->func && multiple_of(facts_new(s->arena, s->func), extent) % by == 0);
+}
+
+// ---- elements ----
+
+Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside) {
+    Expr **indices = NEW_ARRAY(s->arena, Expr *, view->buf->rank);
+    Subst *subst = subst_new(s->arena);
+    for (int k = 0; k < view->rank; k++) subst_var(subst, view->at[k], at[k]);
+    for (int d = 0; d < view->buf->rank; d++) indices[d] = subst_expr(subst, view->index[d]);
+    View limits = {0};
+    for (int k = 0; k < view->rank; k++) keep_limit(s, &limits, at[k], view->limit[k]);
+    *inside = limits.inside;
+    if (view->inside) *inside = e_both(s->arena, subst_expr(subst, view->inside), *inside);
+    return indices;
+}
+
+// ---- as regions ----
+
+// index == start + coordinate: the start; NULL: it is not of that form.
+static Expr *start_along(Sema *s, Expr *index, const Var *coordinate) {
+    if (index->kind == EXPR_VAR && index->var == coordinate) return e_int(s->arena, 0);
+    if (index->kind != EXPR_BINARY || index->binary.op != BIN_ADD) return NULL;
+    Expr *a = index->binary.a, *b = index->binary.b;
+    bool left = expr_uses_var(a, coordinate);
+    if (left && expr_uses_var(b, coordinate)) return NULL;
+    Expr *start = start_along(s, left ? a : b, coordinate);
+    return start ? e_add(s->arena, left ? b : a, start) : NULL;
+}
+
+int64_t view_step(Sema *s, const View *view, int index, int dim) {
+    Subst *subst = subst_new(s->arena);
+    subst_var(subst, view->at[dim], e_plus(s->arena, coordinate(s, view, dim), 1));
+    int64_t step;
+    Expr *next = subst_expr(subst, view->index[index]);
+    if (!s->func) return 0;
+    Expr *difference = simplify_expr(s->arena, facts_new(s->arena, s->func), e_sub(s->arena, next, view->index[index]));
+    return expr_const(difference, &step) ? step : 0;
+}
+
+static int coordinates_in(const View *view, const Expr *index, int *dim) {
+    int count = 0;
+    for (int k = 0; k < view->rank; k++)
+        if (expr_uses_var(index, view->at[k])) *dim = k, count++;
+    return count;
+}
+
+// The extent of the dim, where the view may end before the tile.
+static Expr *clipped_extent(Sema *s, const View *view, int dim, int64_t tile) {
+    Expr *extent = e_int(s->arena, tile), *limit = view->limit[dim] ? view->limit[dim] : view->shape[dim];
+    return view->limit[dim] || view->clips[dim] ? smaller(s, extent, limit) : extent;
+}
+
+static const char *place_text(Sema *s, const View *view, int dim) {
+    Expr *at[LAYOUT_MAX_RANK], *inside;
+    StrBuf text;
+    sb_init(&text, s->arena);
+    for (int k = 0; k < view->rank; k++) at[k] = e_int(s->arena, k == dim);
+    Expr **indices = view_indices(s, view, at, &inside);
+    for (int d = 0; d < view->buf->rank; d++) sb_printf(&text, "%s%s", d ? ", " : "[", expr_text(s->arena, indices[d]));
+    sb_char(&text, ']');
+    return sb_text(&text);
+}
+
+// Two neighbours in a dim of the view, and where they lie.
+const char *view_neighbours(Sema *s, const View *view, int dim) {
+    return arena_printf(s->arena, "neighbours along its dim %d are %s and %s of '%s'", dim, place_text(s, view, -1),
+                        place_text(s, view, dim), view->buf->name);
+}
+
+// Why no region is this view; NULL: *out is one.
+static const char *region_dims(Sema *s, const View *view, const int64_t *tiles, RegionDim *dims, int *kept) {
+    int used[LAYOUT_MAX_RANK] = {0}, count = 0;
+    for (int d = 0; d < view->buf->rank; d++) {
+        int dim = -1, coordinates = coordinates_in(view, view->index[d], &dim);
+        Expr *start = coordinates ? start_along(s, view->index[d], view->at[dim]) : view->index[d];
+        if (!start || coordinates > 1 || (coordinates && used[dim]++)) return view_neighbours(s, view, dim);
+        dims[d] = (RegionDim){.start = start, .tile = 1};
+        if (!coordinates) continue;
+        dims[d].tile = tiles[dim];
+        dims[d].extent = clipped_extent(s, view, dim, tiles[dim]);
+        kept[count++] = dim;
+    }
+    for (int k = 0; k < view->rank; k++)
+        if (!used[k]) return arena_printf(s->arena, "no dim of '%s' is its dim %d", view->buf->name, k);
+    return view->inside ? arena_printf(s->arena, "some of '%s' inside its bounds is not its own", view->buf->name)
+                        : NULL;
+}
+
+Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why) {
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    int kept[LAYOUT_MAX_RANK], rank = view->rank;
+    *why = region_dims(s, view, tiles, dims, kept);
+    if (*why) return NULL;
+    bool exchanged = rank >= 2 && kept[rank - 2] == rank - 1 && kept[rank - 1] == rank - 2;
+    for (int k = 0; k < rank - 2 * exchanged; k++) {
+        if (kept[k] == k) continue;
+        *why = arena_printf(s->arena, "its dims are those of '%s' in another order", view->buf->name);
+        return NULL;
+    }
+    Region *region = region_new(s->arena, view->buf, dims, exchanged, place_of(s, span));
+    *why = view->buf->im2col ? im2col_region_problem(region) : NULL;
+    return *why ? NULL : region;
+}
