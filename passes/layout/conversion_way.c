@@ -68,7 +68,8 @@ ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
     LayoutContext cx = layout_context(context->arena), trial = cx;
     ShufflePlan plan = shuffle_plan(&cx, from->layout, to->layout, bits, context->target->warp_lanes);
     if (!plan.source.in_count) return shared;
-    SharedWay way = shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, from, to, bits));
+    SharedWay way =
+        shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, from, to, bits));
     if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, from->layout->out_shape, bits);
     shared.store = way.store.instruction, shared.load = way.load.instruction;
     Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};

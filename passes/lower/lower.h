@@ -15,6 +15,7 @@
 //     lower_reduce.c, lower_scan.c   ... reductions and scans
 //     vectorize.c           vectorize: wide accesses
 //     unroll.c              unroll: small loops with constant cases
+//     hoist_divisions.c     hoist-divisions: those that are the same in each iteration
 //     annotate_kernel.c     annotate-kernel: facts for codegen
 //
 // This header: also gemm, reduction and scratch queries for stage-through-shared and swizzle-allocation.
@@ -88,7 +89,7 @@ typedef struct MatrixCopy {
     MatrixRest rests[LAYOUT_MAX_MODES];
     const Region *tile, *fragment;
 } MatrixCopy;
-bool holds_matrices(const Target *target, const Buf *fragment, bool load);   // a fragment that such a copy may have
+bool holds_matrices(const Target *target, const Buf *fragment, bool load);      // a fragment that such a copy may have
 bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out);   // false: the layouts do not fit
 // Coordinates in the tile of the row that a lane gives; `warp` is the number of its first thread, `value` that of the
 // instruction's first value.

@@ -34,9 +34,9 @@ CHECKS = ["stages", "targets", "passes", "rewrites"]
 PIPELINE = ["simplify", "swap-operands", "split-k", "tile-scheduler", "select", "multi-buffer", "lazy-rescale", "warp-specialize",
             "software-pipeline", "insert-mbarriers", "simplify", "hoist-guards", "peel-loops", "layout-inference", "partial-reductions",
             "stage-through-shared", "swizzle-allocation", "insert-sync", "lower-tile-op", "vectorize", "unroll", "simplify",
-            "annotate-kernel"]
+            "hoist-divisions", "annotate-kernel"]
 OPTIONAL = ["simplify", "swap-operands", "lazy-rescale", "warp-specialize", "software-pipeline", "hoist-guards", "peel-loops",
-            "partial-reductions", "vectorize", "unroll"]
+            "partial-reductions", "vectorize", "unroll", "hoist-divisions"]
 CODE = re.compile(r"error\[(T\d+)\]")
 
 
