@@ -191,7 +191,7 @@ static const Stmt *grid_of(Gen *gen, const Func *kernel) {
 
 static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
     Arena *arena = gen->arena;
-    int64_t threads = block_threads(gen, grid), bytes;
+    int64_t threads = grid_threads(grid), bytes;
     gen->kernel = (KernelState){.func = kernel,
                                 .facts = facts_new(arena, kernel),
                                 .vars = map_new(arena),
@@ -219,11 +219,6 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
              gen->target->cluster_most);
         gen->kernel.abandoned = true;
     }
-}
-
-int64_t kernel_block_threads(const Module *module, const Func *kernel, const Target *target) {
-    Gen gen = {.module = module, .target = target, .arena = module->arena, .failure = module->failure};
-    return block_threads(&gen, grid_of(&gen, kernel)) / grid_blocks(grid_of(&gen, kernel));
 }
 
 static void open_body(Gen *gen) {

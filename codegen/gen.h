@@ -323,7 +323,6 @@ int emit_wgmma(Gen *gen, const Block *block, int at);   // the statements of tha
 
 // ---- stmt.c ----
 void emit_block(Gen *gen, Block *block);
-int64_t block_threads(const Gen *gen, const Stmt *grid);
 void await_cluster(Gen *gen);   // where control is uniform: until all CTAs of the cluster run
 bool trades_registers(const Gen *gen, const Stmt *grid);   // roles with `regs`, on a target that can
 int64_t whole_warps(const Gen *gen, int64_t threads);      // rounded up to them

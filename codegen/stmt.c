@@ -360,10 +360,6 @@ bool trades_registers(const Gen *gen, const Stmt *grid) {
     return target_has(gen->target, FEATURE_WGMMA) && roles_set_registers(&grid->grid.body);
 }
 
-int64_t block_threads(const Gen *gen, const Stmt *grid) {
-    return grid_threads(grid, gen->target->warp_lanes);
-}
-
 static void check_trade(Gen *gen, const Stmt *grid) {
     const char *why = roles_cannot_trade(gen->arena, gen->target, &grid->grid.body, gen->kernel.threads);
     if (why) diag(gen->sink, grid->loc, T_ROLE_REGISTERS, why);

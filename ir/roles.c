@@ -15,19 +15,19 @@ static int64_t region_threads(const Stmt *stmt) {
 }
 
 // The most threads that a region or a group of roles in this block has.
-static int64_t most_threads(const Block *block, int lanes) {
+static int64_t most_threads(const Block *block) {
     int64_t most = 0, side_by_side = 0;
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         int64_t count = 0;
-        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + rounded(stmt->role.threads, lanes) : 0;
+        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + stmt->role.threads : 0;
         if (stmt->kind == STMT_ROLE) count = side_by_side;
         if (stmt->kind == STMT_THREAD) count = region_threads(stmt);
-        if (stmt->kind == STMT_FOR) count = most_threads(&stmt->loop.body, lanes);
-        if (stmt->kind == STMT_WHILE) count = most_threads(&stmt->while_.body, lanes);
-        if (stmt->kind == STMT_BLOCK) count = most_threads(&stmt->block, lanes);
+        if (stmt->kind == STMT_FOR) count = most_threads(&stmt->loop.body);
+        if (stmt->kind == STMT_WHILE) count = most_threads(&stmt->while_.body);
+        if (stmt->kind == STMT_BLOCK) count = most_threads(&stmt->block);
         if (stmt->kind == STMT_IF) {
-            int64_t then = most_threads(&stmt->if_.then, lanes), otherwise = most_threads(&stmt->if_.otherwise, lanes);
+            int64_t then = most_threads(&stmt->if_.then), otherwise = most_threads(&stmt->if_.otherwise);
             count = then > otherwise ? then : otherwise;
         }
         if (count > most) most = count;
@@ -35,8 +35,8 @@ static int64_t most_threads(const Block *block, int lanes) {
     return most;
 }
 
-int64_t grid_threads(const Stmt *grid, int lanes) {
-    int64_t declared = 1, threads = most_threads(&grid->grid.body, lanes);
+int64_t grid_threads(const Stmt *grid) {
+    int64_t declared = 1, threads = most_threads(&grid->grid.body);
     if (!threads && grid->grid.threads && expr_const(grid->grid.threads, &declared)) threads = declared;
     return threads ? threads : 1;
 }
@@ -57,7 +57,7 @@ int roles_of_warpgroups(const Target *target, const Block *block, int at) {
     for (int i = at; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind != STMT_ROLE || stmt->role.regs != block->items[at]->role.regs) return 0;
-        threads += rounded(stmt->role.threads, target->warp_lanes);
+        threads += stmt->role.threads;
         if (threads % warpgroup_threads(target) == 0) return i - at + 1;
     }
     return 0;
@@ -70,7 +70,7 @@ const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *
     if (!target_has(target, FEATURE_WGMMA)) return NULL;   // registers do not change hands
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        int64_t count = stmt->kind == STMT_ROLE ? rounded(stmt->role.threads, target->warp_lanes) : 0;
+        int64_t count = stmt->kind == STMT_ROLE ? stmt->role.threads : 0;
         int64_t regs = count && stmt->role.regs ? stmt->role.regs : at_launch;
         if (count && concurrent == 0 && first % group == 0) concurrent = roles_of_warpgroups(target, block, i);
         if (regs != at_launch && concurrent == 0)

@@ -441,13 +441,15 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
     c.grid = true;
     if (threads > 1) c.declared_threads = threads;
-    c.block_threads = grid_threads(stmt, WARP_LANES);
+    c.block_threads = grid_threads(stmt);
     check_block(v, c, &stmt->grid.body);
     undeclare_names(v, mark);
 }
 
 static void check_role(Verifier *v, Context c, const Stmt *stmt) {
     c.role = true;
+    if (stmt->role.threads % WARP_LANES)
+        REPORT(v, stmt->loc, T_ROLE_THREADS, stmt->role.name, (long long)stmt->role.threads, WARP_LANES);
     c.threads = c.declared_threads = stmt->role.threads;
     check_block(v, c, &stmt->role.body);
 }

@@ -147,7 +147,7 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
     };   // larger clusters, and those of 3, are harder to place and were not faster
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
-        if (!can_split(search->target, kernel, tile.split)) continue;
+        if (split_refused(search->target, kernel, tile.split)) continue;
         tile.cost = cost_pingpong_split(search->target, kernel, tile.split);
         add_candidate(search, choice, &choice->splits, &tile);
     }

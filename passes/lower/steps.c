@@ -13,8 +13,9 @@ static void add_digit(Steps *steps, const LayoutMode *mode, int64_t weight) {
 
 Steps register_steps(const LayoutInput *input) {
     Steps steps = {0};
+    _Static_assert(COUNT_OF(steps.items) >= 62, "the extents of the steps, from 2 on, multiply to a number of 63 bits");
     int64_t weight = 1;
-    for (int i = 0; i < input->count && steps.count + 8 < COUNT_OF(steps.items); i++) {
+    for (int i = 0; i < input->count; i++) {
         add_digit(&steps, &input->modes[i], weight);
         weight *= input->modes[i].extent;
     }

@@ -57,11 +57,13 @@ static bool loop_serves(const Stmt *loop, KSlices *slices) {
     return slices->acc != NULL;
 }
 
-// What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it.
-static bool find_pieces(const Func *kernel, KSlices *slices) {
+// What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it. Why the kernel is
+// not of this form; NULL: it is.
+static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
     *slices = (KSlices){.loop = -1, .store = -1};
-    if (!grid || kernel->stage != STAGE_TILE || func_cluster(kernel) > 1 || grid->grid.count > 2) return false;
+    if (!grid || kernel->stage != STAGE_TILE) return "it is for a grid of tile operations";
+    if (func_cluster(kernel) > 1 || grid->grid.count > 2) return "it makes the cluster of a grid of one or two dims";
     const Block *body = &grid->grid.body;
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
@@ -69,20 +71,25 @@ static bool find_pieces(const Func *kernel, KSlices *slices) {
         if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (pipelined && slices->loop < 0 && loop_serves(stmt, slices)) slices->loop = i;
         else if (is_call(stmt, OP_COPY) && slices->loop >= 0 && slices->store < 0) slices->store = i;
-        else if (!is_call(stmt, OP_FILL) || slices->loop >= 0) return false;
+        else if (!is_call(stmt, OP_FILL) || slices->loop >= 0)
+            return "a `fill`, a `pipelined` loop of copies and one gemm, and a `copy` of its result are all that it takes";
     }
-    if (slices->loop < 0 || slices->store < 0) return false;
+    if (slices->loop < 0) return "there is no `pipelined` loop from 0 of copies to shared memory and one gemm";
+    if (slices->store < 0) return "nothing copies the result behind the loop";
     CopyOp store = copy_of(body->items[slices->store]);
     bool whole = store.src->buf == slices->acc && region_is_whole(store.src) && !store.src->transposed;
-    if (!whole || slices->acc->rank != 2 || store.dst->buf->scope != SCOPE_GLOBAL) return false;
+    if (!whole || slices->acc->rank != 2 || store.dst->buf->scope != SCOPE_GLOBAL || region_rank(store.dst) != 2)
+        return "the copy behind the loop takes not all of the accumulator to a tile of a tensor";
     slices->rows = buf_extent(slices->acc, 0);
     slices->columns = buf_extent(slices->acc, 1);
-    return region_rank(store.dst) == 2;
+    return NULL;
 }
 
-bool can_split(const Target *target, const Func *kernel, int blocks) {
+const char *split_refused(const Target *target, const Func *kernel, int blocks) {
     KSlices slices;
-    return blocks > 1 && blocks <= target->max_cluster && find_pieces(kernel, &slices) && slices.rows >= blocks;
+    if (blocks > target->max_cluster) return "it is more than the CTAs of a cluster";
+    const char *why = find_pieces(kernel, &slices);
+    return why ? why : blocks < 2 || slices.rows < blocks ? "each CTA adds up rows of the tile" : NULL;
 }
 
 // So many of the blocks add up equal shares of the rows.
@@ -93,7 +100,7 @@ static int adders_of(const KSlices *slices, int blocks) {
 
 int64_t split_bytes(const Func *kernel) {
     KSlices slices;
-    return find_pieces(kernel, &slices) ? slices.rows * slices.columns * type_bytes(slices.acc->type) : 0;
+    return find_pieces(kernel, &slices) ? 0 : slices.rows * slices.columns * type_bytes(slices.acc->type);
 }
 
 // ---- the rewriting ----
@@ -180,7 +187,7 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
 // In place, of a kernel that can.
 static void split_kernel(Arena *arena, Func *kernel, int blocks) {
     Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
-    EXPECT(arena_failure(arena), find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
@@ -199,7 +206,9 @@ bool pass_split_k(PassContext *context, Func *kernel) {
     int blocks = (int)attr_int(kernel->attrs, ATTR_SPLIT, 1);
     if (!attr_get(kernel->attrs, ATTR_SPLIT)) return false;
     attr_remove(&kernel->attrs, ATTR_SPLIT);
-    if (can_split(context->target, kernel, blocks)) split_kernel(context->arena, kernel, blocks);
+    const char *why = split_refused(context->target, kernel, blocks);
+    if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
+    else split_kernel(context->arena, kernel, blocks);
     return true;
 }
 
@@ -247,7 +256,7 @@ static bool has_names(const Func *kernel) {
 
 bool can_split_k_workspace(const Func *kernel) {
     KSlices slices;
-    return find_pieces(kernel, &slices) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &slices) &&
+    return !find_pieces(kernel, &slices) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &slices) &&
            !kernel->when && !has_names(kernel);
 }
 
@@ -297,7 +306,7 @@ static const char *free_name(Arena *arena, const Module *module, const char *wan
 static Func *slices_kernel(Arena *arena, const Module *module, const Func *kernel) {
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
-    EXPECT(arena_failure(arena), find_pieces(func, &s.slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(func, &s.slices), "'%s' cannot be split", kernel->name);
     const char *name = arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows,
                                     (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
@@ -409,7 +418,7 @@ Expr *workspace_slices(Arena *arena, Expr *sms, Expr *tiles, Expr *steps) {
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
     KSlices slices;
     Func *program = clone_func(arena, kernel);
-    EXPECT(arena_failure(arena), find_pieces(program, &slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(program, &slices), "'%s' cannot be split", kernel->name);
     SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
                                  sum_kernel(arena, target, module, kernel, &slices)};
     const Stmt *grid = func_grid(program);

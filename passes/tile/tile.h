@@ -25,8 +25,8 @@ bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
 bool tiles_lack_columns(const Target *target, const Func *kernel);
 
 // ---- split_k.c ----
-// `ctas` of a cluster can share the k steps of one tile of the kernel.
-bool can_split(const Target *target, const Func *kernel, int ctas);
+// Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
+const char *split_refused(const Target *target, const Func *kernel, int ctas);
 // Shared memory that a CTA's part of the tile needs, bytes.
 int64_t split_bytes(const Func *kernel);
 

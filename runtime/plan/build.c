@@ -196,7 +196,7 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     if (grid_blocks(grid) > 1) blocks = e_mul(b->arena, blocks, e_int(b->arena, grid_blocks(grid)));
     v->symbol = kernel_symbol(b->module, kernel, b->arena);
     v->grid = host_expr(b, blocks);
-    v->threads = (int)kernel_block_threads(b->module, kernel, b->target);
+    v->threads = (int)(grid_threads(func_grid(kernel)) / grid_blocks(func_grid(kernel)));
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
     if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
     v->pdl = func_calls(kernel, OP_DEPENDENCY_WAIT);
