@@ -185,6 +185,7 @@ typedef struct Mem {
     int64_t offset;         // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
     int64_t first_state;    // fragment: of its first element
     int unit;               // states and cells per element
+    uint8_t ready;          // the state of an element that holds a value of this buffer
     int local;              // index of a local array; -1
     bool wide;              // local: one array per lane (else lane 0's)
     bool watched;           // local: registers of wgmma

@@ -1,5 +1,6 @@
 // Buffers: their properties, and their addresses in the CTA's memory.
 #include "emulator/compile.h"
+#include "emulator/memory.h"
 #include "ir/rewrite.h"
 #include "support/numbers.h"
 
@@ -15,6 +16,7 @@ static int add_mem(Compiler *c, const Buf *buf) {
                .rank = buf->rank,
                .bytes = type_bytes(buf->type),
                .unit = 1,
+               .ready = STATE_READY,
                .local = -1,
                .offset = -1,
                .wide = c->many};
@@ -101,10 +103,22 @@ void compile_cluster(Compiler *c) {
     code->padded_threads = round_up(code->block_threads, code->cluster > 1 ? LANES * WARPGROUP : LANES);
 }
 
+// What is written to a buffer is lost to those with the same storage. (At thread stage their offsets say what remains.)
+static void number_owners(Compiler *c) {
+    for (int i = 0; i < c->mems.count; i++) {
+        int owner = 1;
+        if (!c->mems.items[i].buf->alias_of || c->mems.items[i].scope != SCOPE_SHARED) continue;
+        const Buf *root = storage_root(c->mems.items[i].buf);
+        for (int j = 0; j < i; j++) owner += c->mems.items[j].buf != root && storage_root(c->mems.items[j].buf) == root;
+        c->mems.items[i].ready |= owner % STATE_OWNERS * STATE_OWNER;
+    }
+}
+
 void compile_storage(Compiler *c) {
     for (int i = 0; i < c->mems.count; i++)   // roots of aliases that nothing names
         if (c->mems.items[i].buf->alias_of) compile_mem(c, storage_root(c->mems.items[i].buf));
     place_shared(c, c->code->func->stage == STAGE_THREAD);
+    if (c->code->func->stage == STAGE_TILE) number_owners(c);
     place_fragments(c);
     int granule = 8;
     for (int i = 0; i < c->mems.count; i++) {

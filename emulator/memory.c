@@ -39,6 +39,16 @@ const char *element_text(Arena *arena, const Mem *mem, int64_t offset) {
     return sb_text(&sb);
 }
 
+// Of the buffers with the storage of `mem`, the one whose value the element holds.
+static const Mem *owner_of(const Machine *machine, const Mem *mem, int state) {
+    for (int i = 0; i < machine->code->mem_count; i++) {
+        const Mem *other = machine_mem(machine, i);
+        if (other->scope == SCOPE_SHARED && other->offset == mem->offset && other->ready == (state & ~STATE_READING))
+            return other;
+    }
+    return NULL;
+}
+
 static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane, int state) {
     Machine *machine = agent->cta->machine;
     DiagCode code = state & STATE_WRITING ? T_EMU_NOT_LANDED : T_EMU_UNINITIALISED;
@@ -47,13 +57,15 @@ static void report_state(Agent *agent, const Mem *mem, int64_t offset, int lane,
     int copy = mem->scope == SCOPE_SHARED ? copy_writing(agent->cta, mem->offset + offset * mem->bytes) : -1;
     if (copy < 0 && mem->scope == SCOPE_SHARED) copy = bulk_writing(agent->cta, mem->offset + offset * mem->bytes);
     if (copy >= 0) diag_label(d, machine->code->places[copy], "the copy starts here");
+    const Mem *other = state & STATE_READY ? owner_of(machine, mem, state) : NULL;
+    if (other) diag_label(d, other->buf->loc, "'%s' has its storage, and was written since", other->buf->name);
     diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
 
 // The bits in which some of the states differ from plain readiness.
-static uint8_t unusual(const uint8_t *state, int64_t count) {
+static uint8_t unusual(const uint8_t *state, int64_t count, uint8_t ready) {
     uint8_t bits = 0;
-    for (int64_t n = 0; n < count; n++) bits |= state[n] ^ STATE_READY;
+    for (int64_t n = 0; n < count; n++) bits |= state[n] ^ ready;
     return bits;
 }
 
@@ -63,9 +75,9 @@ bool state_readable(Agent *agent, const Mem *mem, int64_t offset, int64_t count,
 
 bool state_readable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int lane) {
     const uint8_t *state = mem_state(cta, mem);
-    if (!state || !unusual(state + offset * mem->unit, count * mem->unit)) return true;
+    if (!state || !unusual(state + offset * mem->unit, count * mem->unit, mem->ready)) return true;
     for (int64_t n = offset * mem->unit; n < (offset + count) * mem->unit; n++) {
-        if ((state[n] & ~STATE_READING) == STATE_READY) continue;
+        if ((state[n] & ~STATE_READING) == mem->ready) continue;
         report_state(agent, mem, n / mem->unit, lane, state[n]);
         return false;
     }
@@ -91,6 +103,7 @@ bool state_writable_in(Agent *agent, const Cta *cta, const Mem *mem, int64_t off
 
 void state_set(const Cta *cta, const Mem *mem, int64_t offset, int64_t count, int value) {
     uint8_t *state = mem_state(cta, mem);
+    if (value & STATE_READY) value |= mem->ready;
     if (state) memset(state + offset * mem->unit, value, (size_t)(count * mem->unit));
 }
 
@@ -236,12 +249,12 @@ static bool all_readable(Agent *agent, const Mem *mem, Mask mask, const int64_t 
     if (!state) return true;
     if (mask == UINT32_MAX && mem->unit == 1) {   // most are
         unsigned other = 0;
-        for (int l = 0; l < LANES; l++) other |= state[offsets[l]] ^ STATE_READY;
+        for (int l = 0; l < LANES; l++) other |= state[offsets[l]] ^ mem->ready;
         if (!other) return true;
     }
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        if (mem->unit == 1 && state[offsets[l]] == STATE_READY) continue;
+        if (mem->unit == 1 && state[offsets[l]] == mem->ready) continue;
         if (!state_readable(agent, mem, offsets[l], 1, l)) return false;
     }
     return true;
@@ -273,7 +286,7 @@ static void access_ready(Agent *agent, const Mem *mem, Mask mask, const int64_t 
         int l = __builtin_ctz(m);
         uint8_t *at = state + offsets[l] * mem->unit;
         if (*at & (STATE_WRITING | STATE_READING)) state_writable(agent, mem, offsets[l], 1, l);
-        for (int n = 0; n < mem->unit; n++) at[n] = STATE_READY;
+        for (int n = 0; n < mem->unit; n++) at[n] = mem->ready;
     }
 }
 

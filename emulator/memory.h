@@ -19,7 +19,9 @@ typedef struct LocalArray {
     uint8_t *touched;   // by other instructions since the last wgmma_fence
 } LocalArray;
 
-enum { STATE_NONE = 0, STATE_READY = 1, STATE_WRITING = 2, STATE_READING = 4 };   // of an element; the last two: async
+// Of an element; WRITING and READING: by an asynchronous operation. Above these, at tile stage, whose value it holds: the number of
+// the buffer among those that have one storage by @alias.
+enum { STATE_NONE = 0, STATE_READY = 1, STATE_WRITING = 2, STATE_READING = 4, STATE_OWNER = 8, STATE_OWNERS = 32 };
 
 // ---- places ----
 Mem *machine_mem(const Machine *machine, int mem);
