@@ -28,8 +28,8 @@ enum { EXIT_NO_MEMORY = 3 };   // of the tool where LLVM gets no memory (no_memo
 bool op_has_code(OpId op);     // codegen can emit it (at thread stage)
 // Unique entry name of a kernel variant: its name, with `__1`, `__2`, ... for later variants.
 const char *kernel_symbol(const Module *module, const Func *kernel, Arena *arena);
-Func *kernel_with_symbol(const Module *module, const char *symbol);                             // NULL: none
-int64_t kernel_shared_bytes(const Func *kernel);   // from the shared buffers' offsets and sizes
+Func *kernel_with_symbol(const Module *module, const char *symbol);   // NULL: none
+int64_t kernel_shared_bytes(const Func *kernel);                      // from the shared buffers' offsets and sizes
 
 // ---- ptxas ----
 typedef struct KernelResources {

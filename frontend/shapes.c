@@ -109,7 +109,9 @@ bool is_element(const Node *node) {
 // Not of a printed program: the verifier knows which of its statements are reached.
 static bool check_index(Sema *s, const Base *base, int dim, const Expr *index, Span span) {
     int64_t value;
-    if (s->verbatim || base->regs || base->buf->scope == SCOPE_GLOBAL) return true;   // global: outside reads 0
+    bool tap = base->buf->im2col && !base->view && dim > 0 && dim < base->buf->rank - 1;
+    if (s->verbatim || base->regs || (base->buf->scope == SCOPE_GLOBAL && !tap))
+        return true;   // global: outside reads 0
     if (!expr_const(index, &value)) return true;
     int64_t extent = extent_or_unknown(s, base, dim);
     if (value >= 0 && (extent < 0 || value < extent)) return true;
@@ -141,10 +143,30 @@ static bool read_indices(Sema *s, const Node *node, const Base *base, Expr **out
     return true;
 }
 
+// The taps are their windows'.
+static Expr *taps_inside(Sema *s, const Place *place) {
+    const Im2col *im2col = place->buf->im2col;
+    Expr *all = NULL;
+    for (int i = 0; i < im2col->count; i++) {
+        Expr *tap = place->indices[i + 1];
+        Expr *inside = e_both(s->arena, e_ge(s->arena, tap, e_int(s->arena, 0)),
+                              e_lt(s->arena, tap, e_int(s->arena, im2col->windows[i].taps)));
+        if (!expr_is_int(inside, 1)) all = e_both(s->arena, all, inside);
+    }
+    return all;
+}
+
 void place_in_tensor(Sema *s, Place *place) {
     if (!place->buf->im2col) return;
+    place->inside = e_both(s->arena, place->inside, taps_inside(s, place));
     place->indices = im2col_indices(s->arena, place->buf, place->indices);
     place->buf = place->buf->alias_of;
+}
+
+// What is outside of a view is made an index outside of its tensor.
+static void outside_of_tensor(Sema *s, Place *place) {
+    if (place->inside) place->indices[0] = e_select(s->arena, place->inside, place->indices[0], e_int(s->arena, -1));
+    place->inside = NULL;
 }
 
 bool element_place(Sema *s, const Node *node, Place *out) {
@@ -167,6 +189,7 @@ bool element_place(Sema *s, const Node *node, Place *out) {
     }
     if (!base.regs) out->count = base.buf->rank;
     place_in_tensor(s, out);
+    if (s->context != IN_BLOCK || s->in_thread) outside_of_tensor(s, out);
     return true;
 }
 
@@ -182,6 +205,7 @@ Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
         }
     } else {
         if (!element_place(s, node, &place)) return NULL;
+        outside_of_tensor(s, &place);
         region = region_element(s->arena, place.buf, place.count, place.indices);
         region->count = place.count;
     }

@@ -431,7 +431,7 @@ const Stmt *func_grid(const Func *kernel);           // its grid statement
 int64_t grid_blocks(const Stmt *grid);               // CTAs that share a tile: @ctas, 1 without
 int grid_cluster(const Stmt *grid);                  // CTAs of a cluster, 1 without
 void set_cluster(Stmt *grid, int ctas);              // along the first name
-int64_t grid_threads(const Stmt *grid);   // that run: those of thread regions and roles, else as declared
+int64_t grid_threads(const Stmt *grid);              // that run: those of thread regions and roles, else as declared
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
 bool param_is_hidden(const Param *param);
