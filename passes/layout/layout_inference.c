@@ -350,9 +350,16 @@ static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
     return block;
 }
 
-static bool is_written(Inference *inference, const Stmt *stmt, const Buf *buf) {
+// Whether `buf` is the fragment, or one that is converted back into it after its statement.
+static bool stands_for(const Inference *inference, const Buf *buf, const Buf *fragment) {
+    VEC_EACH (const Converted, converted, &inference->converted)
+        if (converted->to == buf) return converted->from == fragment;
+    return buf == fragment;
+}
+
+static bool is_written(Inference *inference, const Stmt *stmt, const Buf *fragment) {
     FOR_EACH_EFFECT (effect, inference->arena, stmt)
-        if (effect->buf == buf && effect->access != ACCESS_READ) return true;
+        if (effect->access != ACCESS_READ && stands_for(inference, effect->buf, fragment)) return true;
     return false;
 }
 
