@@ -15,7 +15,7 @@ Sema *sema_new(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, c
 
 // ---- -D ----
 // BM, and gemm.BM for that of one kernel.
-static void add_tunable(Sema *s, const char *kernel, const char *name, StrMap *known) {
+static void add_name(Sema *s, const char *kernel, const char *name, StrMap *known) {
     strmap_put(known, name, known);
     strmap_put(known, arena_printf(s->arena, "%s.%s", kernel, name), known);
 }
@@ -25,11 +25,11 @@ static bool defines_something(Sema *s, const char *name, StrMap *known) {
         const Node *node = s->syntax->items.items[i].node;
         if (node->kind == N_CONST) strmap_put(known, node->text, known);
         if (node->kind != N_KERNEL && node->kind != N_PROGRAM) continue;
-        for (int k = 0; k < node->kids[0]->count; k++) strmap_put(known, node->kids[0]->kids[k]->text, known);
+        for (int k = 0; k < node->kids[0]->count; k++) add_name(s, node->text, node->kids[0]->kids[k]->text, known);
         const Node *block = node->kids[3];
         for (int b = 0; b < block->count; b++)
             for (int k = 0; block->kids[b]->kind == N_TUNE && k < block->kids[b]->count; k++)
-                add_tunable(s, node->text, block->kids[b]->kids[k]->text, known);
+                add_name(s, node->text, block->kids[b]->kids[k]->text, known);
     }
     return strmap_has(known, name);
 }

@@ -173,7 +173,7 @@ static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec 
 void tune_statement(Sema *s, const Node *node) {
     for (int i = 0; i < node->count; i++) {
         const Node *tunable = node->kids[i], *list = tunable->kids[0];
-        const Define *define = define_of_tunable(s, s->func->name, tunable->text);
+        const Define *define = define_of_own(s, s->func->name, tunable->text);
         int pick = s->picks && s->picked < s->pick_count ? s->picks[s->picked] : 0;
         s->picked++;
         Type type = TYPE_NONE;
@@ -197,7 +197,7 @@ static int tunable_sizes(Sema *s, const Node *kernel, int **out) {
     for (int i = 0; i < block->count; i++)
         for (int k = 0; block->kids[i]->kind == N_TUNE && k < block->kids[i]->count; k++) {
             const Node *tunable = block->kids[i]->kids[k];
-            vec_push(s->arena, &sizes, define_of_tunable(s, kernel->text, tunable->text) ? 1 : tunable->kids[0]->count);
+            vec_push(s->arena, &sizes, define_of_own(s, kernel->text, tunable->text) ? 1 : tunable->kids[0]->count);
         }
     *out = sizes.items;
     return sizes.count;
@@ -261,7 +261,7 @@ static bool calls(const Node *node, const char *name) {
 // variant of one.
 static bool only_called(Sema *s, const Node *node) {
     bool open = false, called = false, kernel = false;
-    for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of(s, node->kids[0]->kids[i]->text);
+    for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of_own(s, node->text, node->kids[0]->kids[i]->text);
     if (!open) return false;
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *other = s->syntax->items.items[i].node;

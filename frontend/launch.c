@@ -78,7 +78,7 @@ static bool agrees(Sema *s, const Node *call, const Node *kernel, const Choice *
 
 static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
     const Node *given = named_arg(call, cparam->text);
-    const Define *define = define_of(s, cparam->text);
+    const Define *define = define_of_own(s, kernel->text, cparam->text);
     *out = (Choice){.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
     if (given && is_type_param(cparam)) {
         if (given->kind == N_NAME) out->type = type_by_name(s, given->text);

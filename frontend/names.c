@@ -110,7 +110,7 @@ const Define *define_of(Sema *s, const char *name) {
     return strmap_get(s->defines, name);
 }
 
-const Define *define_of_tunable(Sema *s, const char *kernel, const char *name) {
+const Define *define_of_own(Sema *s, const char *kernel, const char *name) {
     const Define *own = strmap_get(s->defines, arena_printf(s->arena, "%s.%s", kernel, name));
     return own ? own : define_of(s, name);
 }

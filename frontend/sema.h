@@ -180,8 +180,8 @@ Type type_by_name(Sema *s, const char *name);   // TYPE_NONE when it is no type
 void unknown_function(Sema *s, const Node *call);
 void declare_file(Sema *s);   // file consts and defines
 const Define *define_of(Sema *s, const char *name);
-const Define *define_of_tunable(Sema *s, const char *kernel, const char *name);   // gemm.BM, else BM
-SemaValue define_value(Sema *s, const Define *define, Span span, Type *type);     // a number, or *type
+const Define *define_of_own(Sema *s, const char *kernel, const char *name);     // gemm.BM, else BM
+SemaValue define_value(Sema *s, const Define *define, Span span, Type *type);   // a number, or *type
 
 // ---- types.c ----
 SemaValue value_int(Wide value, Span span);

@@ -302,7 +302,8 @@ static DefineVec choice_of(Sema *s, const Node *test) {
         bool is_type = kind == BIND_TYPE && bind->kids[0]->kind == N_NAME;
         SemaValue value = is_type ? value_poison(bind->span) : bound_value(s, bind);
         if (!is_type && kind == BIND_CONST && values_equal(value, default_value(s, bind->text))) continue;
-        Define define = {.name = bind->text};
+        bool own = kind == BIND_TYPE;   // another kernel's name may be a number
+        Define define = {.name = own ? arena_printf(s->arena, "%s.%s", target->text, bind->text) : bind->text};
         define.value = is_type ? bind->kids[0]->text : constant_text(s->arena, value);
         vec_push(s->arena, &out, define);
     }

@@ -86,11 +86,12 @@ static void add_combination(Sema *s, Combinations *all, const ChoiceVec *one) {
 }
 
 // The values that one test (NULL: none) gives; false when one is missing.
-static bool combination(Sema *s, const Node *cparams, const Node *test, ChoiceVec *out, const Node **missing) {
+static bool combination(Sema *s, const Node *func, const Node *test, ChoiceVec *out, const Node **missing) {
+    const Node *cparams = func->kids[0];
     for (int i = 0; i < cparams->count; i++) {
         const Node *cparam = cparams->kids[i];
         Choice choice = {.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
-        const Define *define = define_of(s, cparam->text);
+        const Define *define = define_of_own(s, func->text, cparam->text);
         const Node *bound = test ? binding_of(test, cparam->text) : NULL;
         *missing = cparam;
         if (!define && !bound) return false;
@@ -113,11 +114,11 @@ int combinations(Sema *s, const Node *node, const ChoiceVec **out) {
         ChoiceVec one = {0};
         if (!mine) continue;
         tests++;
-        if (combination(s, node->kids[0], item->node, &one, &missing)) add_combination(s, &all, &one);
+        if (combination(s, node, item->node, &one, &missing)) add_combination(s, &all, &one);
         else if (missing) diag(s->sink, item->node->span, T_UNBOUND, missing->text);
     }
     ChoiceVec plain = {0};
-    if (tests == 0 && combination(s, node->kids[0], NULL, &plain, &missing)) add_combination(s, &all, &plain);
+    if (tests == 0 && combination(s, node, NULL, &plain, &missing)) add_combination(s, &all, &plain);
     if (all.count == 0 && diag_errors(s->sink) == before && missing)
         diag(s->sink, missing->span, T_NO_COMPILE_VALUE, missing->text, missing->text);
     s->scope = scope;

@@ -232,18 +232,19 @@ ThreadDigits tv_thread_digits(const Layout *tv, int64_t lanes) {
     ThreadDigits digits = {.count = threads->count};
     int64_t weight = 1;
     for (int i = 0; i < threads->count; i++) {
-        int64_t extent = threads->modes[i].extent, reach = weight < lanes ? lanes / weight : 1;
-        int64_t within = weight < lanes && extent < reach ? extent : reach;
+        int64_t extent = threads->modes[i].extent, within = 1;
+        bool bits = (weight & (weight - 1)) == 0;   // of the lane's number
+        while (bits && weight * within < lanes && extent % (2 * within) == 0) within *= 2;
         digits.items[i] = (ThreadDigit){&threads->modes[i], weight, within, extent / within};
         weight *= extent;
     }
     return digits;
 }
 
-int64_t tv_warps_along(const Layout *tv, int axis, int64_t lanes) {
+int64_t tv_partials_along(const Layout *tv, int axis, int64_t lanes) {
     ThreadDigits digits = tv_thread_digits(tv, lanes);
-    int64_t warps = 1;
+    int64_t partials = 1;
     for (int i = 0; i < digits.count; i++)
-        if (digits.items[i].mode->stride != 0 && digits.items[i].mode->out == axis) warps *= digits.items[i].above;
-    return warps;
+        if (digits.items[i].mode->stride != 0 && digits.items[i].mode->out == axis) partials *= digits.items[i].above;
+    return partials;
 }

@@ -52,7 +52,8 @@ int64_t tv_threads_along(const Layout *tv, int axis);
 // Replicas moved to points of their own, beyond the extent of output 0.
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv);
 
-// A digit of the thread's number, whose step is `weight` threads, cut at the warp: extent = within * above.
+// A digit of the thread's number, whose step is `weight` threads: extent = within * above, where `within` is bits of the lane's
+// number, which shuffles reach. Above are other warps, and in a warp what is no power of two.
 typedef struct ThreadDigit {
     const LayoutMode *mode;
     int64_t weight, within, above;
@@ -62,5 +63,5 @@ typedef struct ThreadDigits {
     ThreadDigit items[LAYOUT_MAX_MODES];
 } ThreadDigits;
 ThreadDigits tv_thread_digits(const Layout *tv, int64_t lanes);
-// Warps over which the elements along `axis` are spread (1: every warp has them whole).
-int64_t tv_warps_along(const Layout *tv, int axis, int64_t lanes);
+// Partial results along `axis` that shuffles leave (1: every warp has the whole).
+int64_t tv_partials_along(const Layout *tv, int axis, int64_t lanes);

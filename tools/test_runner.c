@@ -76,8 +76,11 @@ typedef struct Run {
 static void print_label(const Run *run, const Test *test, StrBuf *out) {
     test_print_label(test, out);
     int shown = test->bindings.count;
-    for (int i = 0; i < run->choice->define_count; i++)
-        sb_printf(out, "%s%s = %s", shown++ ? ", " : "", run->choice->defines[i].name, run->choice->defines[i].value);
+    for (int i = 0; i < run->choice->define_count; i++) {
+        const Define *define = &run->choice->defines[i];
+        const char *dot = strchr(define->name, '.');   // a test binds its kernel's own name
+        sb_printf(out, "%s%s = %s", shown++ ? ", " : "", dot ? dot + 1 : define->name, define->value);
+    }
     sb_char(out, ')');
 }
 

@@ -156,10 +156,19 @@ static void gather_gemm(Gather *gather, Stmt *gemm, int operand) {
     else gather_operand(gather, gemm, operand);
 }
 
+// No lanes of one warp have partial results that meet.
+static bool meet_between_warps(const Layout *tv, int64_t lanes) {
+    ThreadDigits digits = tv_thread_digits(tv, lanes);
+    VEC_EACH (const ThreadDigit, digit, &digits)
+        if (digit->above > 1 && digit->weight * digit->within % lanes) return false;
+    return true;
+}
+
 static void gather_scratch(Gather *gather, Stmt *reduce) {
     const Region *region = stmt_scratch(reduce);
     int last = region->buf->rank - 1;   // one lane per element; rows are read as broadcasts
     SharedAccess *access = new_access(gather, region->buf, reduce, true, 1, 1);
+    access->exact = meet_between_warps(ARG(reduce, REDUCE_SUM, src).region->buf->layout, access->lanes);
     FOR_EACH_LANE(access, step, lane, element) element[last] = lane < buf_extent(region->buf, last) ? lane : 0;
 }
 

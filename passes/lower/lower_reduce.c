@@ -48,7 +48,7 @@ int64_t scratch_rows(Arena *arena, const Target *target, const Stmt *stmt) {
     int axis = reduce_op_axis(stmt);
     if (is_scan(stmt)) return scan_scratch(src, axis, target->warp_lanes);
     const Layout *source = reduce_source(arena, stmt, src);
-    int64_t pieces = source ? tv_warps_along(source, axis, target->warp_lanes) : 1;
+    int64_t pieces = source ? tv_partials_along(source, axis, target->warp_lanes) : 1;
     return pieces > 1 ? pieces : 0;
 }
 
@@ -186,8 +186,6 @@ static void push_butterfly(const Reduce *reduce, int64_t mask, Block *out) {
 }
 
 static void reduce_digit(const Reduce *reduce, const ThreadDigit *digit, Block *out) {
-    EXPECT(reduce->c.lower->context->failure, (digit->within & (digit->within - 1)) == 0, "butterflies over %lld lanes",
-           (long long)digit->within);
     for (int64_t step = 1; step < digit->within; step *= 2) push_butterfly(reduce, digit->weight * step, out);
 }
 
@@ -251,7 +249,7 @@ static bool lanes_agree(const Reduce *reduce) {
     int64_t lanes = reduce->c.lower->target->warp_lanes;
     ThreadDigits digits = tv_thread_digits(reduce->result->layout, lanes);
     VEC_EACH (const ThreadDigit, digit, &digits)
-        if (digit->mode->stride != 0 && digit->within > 1) return false;
+        if (digit->mode->stride != 0 && digit->mode->extent > 1 && digit->weight % lanes) return false;
     return tv_threads(reduce->result->layout) % lanes == 0;
 }
 
@@ -340,7 +338,7 @@ void lower_reduce(Lower *lower, Stmt *stmt, Block *out) {
     reduce.partial = block_local(lower->arena, body, "acc", reduce.c.type, reduce.count, stmt->loc);
     reduce_values(&reduce, body);
     reduce_lanes(&reduce, body);
-    int64_t partials = tv_warps_along(reduce.src, reduce.axis, lower->target->warp_lanes);
+    int64_t partials = tv_partials_along(reduce.src, reduce.axis, lower->target->warp_lanes);
     if (partials > 1) reduce_warps(&reduce, partials, body);
     store_result(&reduce, body);
     facts_release(lower->facts, mark);

@@ -250,12 +250,13 @@ static Exchange exchange_of(const Scan *scan, int l, Block *out) {
     Arena *arena = scan->arena;
     Exchange x = {.level = l, .digit = &scan->levels.items[l].digit, .key = e_int(arena, 0)};
     int64_t radix = 1;
-    x.agree = tv_threads(scan->layout) % scan->c.lower->target->warp_lanes == 0;
+    int64_t lanes = scan->c.lower->target->warp_lanes;
+    x.agree = tv_threads(scan->layout) % lanes == 0;
     x.keys = key_count(&scan->levels, l, &scan->digits);
     x.count = digits_count(scan->layout, scan->left);
     VEC_EACH (const ThreadDigit, digit, &scan->digits) {
         if (!is_key(&scan->levels, l, digit)) continue;
-        x.agree &= digit->within == 1;
+        x.agree &= digit->mode->extent == 1 || digit->weight % lanes == 0;
         x.key = e_add(arena, x.key, e_times(arena, thread_digit(scan, digit), radix));
         radix *= digit->mode->extent;
     }

@@ -99,7 +99,7 @@ static void test_choices(void **state) {
     World w = open_world(arena, &failure, source);
     const Define *defines = NULL;
     int count = 0;
-    static const char *const wanted[] = {"E=f16 ", "B=4 E=f16 ", "E=bf16 ", ""};   // MASK has its default
+    static const char *const wanted[] = {"k.E=f16 ", "B=4 k.E=f16 ", "k.E=bf16 ", ""};   // MASK has its default
     assert_int_equal(syntax_test_choices(w.syntax, arena, -1, &defines, &count), 4);
     for (int i = 0; i < 4; i++) {
         StrBuf text;
