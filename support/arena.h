@@ -1,6 +1,6 @@
 // support/: data structures without knowledge of compilers. Comes in: bytes, allocators. Goes out: values in arenas,
 // diagnostics. The files: arena.c (memory), fail.c (leaving a compile), vec.h, strbuf.c, map.c, hash.h (containers),
-// utf8.c, json.c, files.c (text, files), diag.c, diag_text.c, diagnostics.def (diagnostics).
+// utf8.c, json.c, wire.c, files.c (text, bytes, files), diag.c, diag_text.c, diag_wire.c, diagnostics.def (diagnostics).
 //
 // Memory by lifetime: everything of one compile is allocated in one arena and freed at once.
 //

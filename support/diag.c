@@ -1,4 +1,5 @@
-// Diagnostics: the table, the sink, and rendering as JSON. Rendering as text is in diag_text.c.
+// Diagnostics: the table, the sink, and rendering as JSON. Rendering as text is in diag_text.c,
+// sending to another process in diag_wire.c.
 #include "support/diag_impl.h"
 #include "support/json.h"
 #include "support/utf8.h"
@@ -61,19 +62,23 @@ static bool is_repeated(const DiagSink *sink, const Diag *again) {
     return false;
 }
 
-Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
-    const DiagRow *row = diag_row((int)code);
-    Diag *d = NEW(sink->arena, Diag);
-    d->arena = sink->arena;
-    d->row = row;
-    d->span = span;
-    d->message = arena_vprintf(sink->arena, row->text, args);
+Diag *diag_add(DiagSink *sink, Diag *d) {
     bool repeated = is_repeated(sink, d);   // takes labels, is not listed
-    if (row->severity == SEVERITY_ERROR && sink->errors++ >= MOST_ERRORS) return d;
-    sink->repeated += repeated && row->severity == SEVERITY_ERROR;
+    bool error = d->row->severity == SEVERITY_ERROR;
+    if (error && sink->errors++ >= MOST_ERRORS) return d;
+    sink->repeated += repeated && error;
     if (repeated) return d;
     vec_push(sink->arena, &sink->diags, d);
     return d;
+}
+
+Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args) {
+    Diag *d = NEW(sink->arena, Diag);
+    d->arena = sink->arena;
+    d->row = diag_row((int)code);
+    d->span = span;
+    d->message = arena_vprintf(sink->arena, d->row->text, args);
+    return diag_add(sink, d);
 }
 
 Diag *diag(DiagSink *sink, Span span, DiagCode code, ...) {
@@ -108,7 +113,7 @@ int diag_count(const DiagSink *sink) {
     return sink->diags.count;
 }
 
-static int listed_errors(const DiagSink *sink) {
+int diag_listed_errors(const DiagSink *sink) {
     int errors = 0;
     for (int i = 0; i < sink->diags.count; i++) errors += sink->diags.items[i]->row->severity == SEVERITY_ERROR;
     return errors;
@@ -118,7 +123,7 @@ void diag_truncate(DiagSink *sink, int count) {
     if (count >= sink->diags.count) return;
     sink->diags.count = count;
     sink->repeated = 0;
-    sink->errors = listed_errors(sink);   // unlisted ones came after those just dropped
+    sink->errors = diag_listed_errors(sink);   // unlisted ones came after those just dropped
 }
 
 DiagView diag_view(const DiagSink *sink, int index) {
@@ -207,7 +212,7 @@ void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out
         if (format == DIAG_JSON) render_json(sink, sink->diags.items[i], out);
         else diag_render_text(sink, sink->diags.items[i], format == DIAG_TEXT_COLOR, out);
     }
-    int unlisted = sink->errors - sink->repeated - listed_errors(sink);
+    int unlisted = sink->errors - sink->repeated - diag_listed_errors(sink);
     if (unlisted == 0) return;
     if (format == DIAG_JSON) sb_printf(out, "{\"unlisted_errors\":%d}\n", unlisted);
     else sb_printf(out, "... and %d more error%s\n", unlisted, unlisted == 1 ? "" : "s");

@@ -57,5 +57,11 @@ typedef enum { DIAG_TEXT, DIAG_TEXT_COLOR, DIAG_JSON } DiagFormat;
 // All diagnostics from `first` on, in order. Text: `file:line:col: error[T0123]: text`, excerpt, caret, labels, notes.
 // JSON: one object a line.
 void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out);
+
+// All diagnostics as bytes, with the sources that they name; diag_read adds them to another sink, of this process or
+// another one, in which they look the same. False: the bytes are no such diagnostics, and none was added.
+void diag_write(const DiagSink *sink, StrBuf *out);
+bool diag_read(DiagSink *sink, const char *data, size_t size);
+
 // The table's row for `tilec explain T0123`: NULL for an unknown number.
 const char *diag_explain(int number, Arena *arena);

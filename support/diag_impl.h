@@ -1,4 +1,4 @@
-// What diag.c and diag_text.c share. Not for other folders.
+// What diag.c, diag_text.c and diag_wire.c share. Not for other folders.
 #pragma once
 #include "support/diag.h"
 #include "support/vec.h"
@@ -35,7 +35,9 @@ struct DiagSink {
     int errors, repeated;   // listed or not; those that were listed before
 };
 
-const DiagRow *diag_row(int number);   // NULL for an unknown number
+const DiagRow *diag_row(int number);       // NULL for an unknown number
+Diag *diag_add(DiagSink *sink, Diag *d);   // lists it, unless it repeats another one or there are too many
+int diag_listed_errors(const DiagSink *sink);
 const char *diag_severity_name(Severity severity);
 // The line's text without its end; false when the source has no such line.
 bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length);

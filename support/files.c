@@ -11,9 +11,10 @@
 
 static const Span NOWHERE;
 
-// Reads to the end of an open file, in growing steps: the size of a pipe is unknown.
-static bool read_all(Arena *arena, int fd, int64_t limit, FileText *out) {
-    size_t capacity = 64 << 10, length = 0;
+// Reads to the end of an open file, of which `expected` bytes are known, in growing steps: the size of a pipe is not.
+static bool read_all(Arena *arena, int fd, int64_t expected, int64_t limit, FileText *out) {
+    enum { ROOM = 2 };   // for the terminator, and for the read that finds the end
+    size_t capacity = expected > 0 ? (size_t)expected + ROOM : 64 << 10, length = 0;
     char *text = arena_alloc(arena, capacity);
     for (;;) {
         ssize_t got = read(fd, text + length, capacity - length - 1);
@@ -40,7 +41,8 @@ bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, con
     bool opened = fd >= 0 && fstat(fd, &info) == 0, is_folder = opened && S_ISDIR(info.st_mode);
     if (is_folder) *why = "it is a folder";
     else if (opened && limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
-    else if (!opened || !read_all(arena, fd, limit, out)) *why = strerror(errno);
+    else if (!opened || !read_all(arena, fd, S_ISREG(info.st_mode) ? info.st_size : 0, limit, out))
+        *why = strerror(errno);
     if (fd >= 0 && !is_stdin) close(fd);
     if (!*why && limit && (int64_t)out->length > limit)
         *why = arena_printf(arena, "it has more than %lld bytes", (long long)limit);
@@ -163,7 +165,7 @@ bool files_named(Arena *arena, DiagSink *sink, const char *path, const char *end
 char *path_stem(Arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    if (strcmp(name, "-") == 0) return arena_strdup(arena, "stdin");
+    if (strcmp(name, "-") == 0 || strcmp(name, "<stdin>") == 0) return arena_strdup(arena, "stdin");
     const char *dot = strrchr(name, '.');
     return arena_strndup(arena, name, dot && dot != name ? (size_t)(dot - name) : strlen(name));
 }

@@ -34,7 +34,7 @@ typedef VEC(const char *) FileNames;
 // their names. Links to folders are not followed. False: reported.
 bool files_named(Arena *arena, DiagSink *sink, const char *path, const char *ending, FileNames *out);
 
-// "dir/gemm.tile" -> "gemm"
+// "dir/gemm.tile" -> "gemm"; of standard input "stdin"
 char *path_stem(Arena *arena, const char *path);
 // `path` relative to the folder of the file `from`.
 char *path_beside(Arena *arena, const char *from, const char *path);

@@ -202,6 +202,66 @@ static void diagnostics_are_data(void **state) {
     assert_string_equal(diag_source_name(sink, 5), "<none>");
 }
 
+// All kinds of diagnostics, more errors than are listed, a repeated one.
+static DiagSink *full_sink(Arena *arena) {
+    DiagSink *sink = sink_with_source(arena);
+    int other = diag_add_source(sink, "b.tile", "one\n", 4);
+    Span there = {other, 1, 1, 1, 4};
+    Diag *d = diag(sink, at(2, 10, 13), T_UNKNOWN_NAME, "foo");
+    diag_label(d, there, "declared here");
+    diag_note(d, "did you mean '%s'?", "fob");
+    diag(sink, (Span){0}, T_SPILLS, "k", 1, 2, 3);
+    for (int i = 0; i < 2; i++) diag(sink, there, T_UNKNOWN_NAME, "one");
+    for (int i = 0; i < 120; i++) diag(sink, (Span){0}, T_UNKNOWN_TARGET, "sm_1");
+    return sink;
+}
+
+static StrBuf written(const DiagSink *sink, Arena *arena) {
+    StrBuf bytes;
+    sb_init(&bytes, arena);
+    diag_write(sink, &bytes);
+    return bytes;
+}
+
+static void diagnostics_look_the_same_elsewhere(void **state) {
+    Arena *arena = *state;
+    DiagSink *here = full_sink(arena), *there = diag_sink_new(arena);
+    StrBuf bytes = written(here, arena);
+    assert_true(diag_read(there, bytes.text, bytes.length));
+    for (DiagFormat form = DIAG_TEXT; form <= DIAG_JSON; form++)
+        assert_string_equal(rendered(here, arena, form), rendered(there, arena, form));
+    assert_int_equal(diag_count(here), diag_count(there));
+
+    DiagSink *used = sink_with_source(arena);   // a sink that has diagnostics of its own
+    diag_add_source(used, "c.tile", "x", 1);
+    diag(used, at(1, 1, 2), T_CANNOT_READ, "foo", "gone");
+    const char *before = rendered(used, arena, DIAG_TEXT);
+    assert_true(diag_read(used, bytes.text, bytes.length));
+    assert_string_equal(rendered(used, arena, DIAG_TEXT),
+                        arena_printf(arena, "%s%s", before, rendered(here, arena, DIAG_TEXT)));
+
+    DiagSink *none = diag_sink_new(arena);
+    bytes = written(sink_with_source(arena), arena);
+    assert_true(diag_read(none, bytes.text, bytes.length));
+    assert_int_equal(diag_count(none), 0);
+}
+
+static void damaged_diagnostics_are_refused(void **state) {
+    Arena *arena = *state;
+    StrBuf bytes = written(full_sink(arena), arena);
+    for (size_t cut = 0; cut < bytes.length; cut += 1 + cut / 100)
+        assert_false(diag_read(diag_sink_new(arena), bytes.text, cut));
+    for (size_t i = 0; i < bytes.length && i < 2000; i++)
+        for (int value = 0; value < 256; value += 85) {
+            char *copy = arena_copy(arena, bytes.text, bytes.length);
+            copy[i] = (char)value;
+            DiagSink *sink = diag_sink_new(arena);
+            diag_read(sink, copy, bytes.length);
+            rendered(sink, arena, DIAG_TEXT);
+            if (i % 10 != 0) break;
+        }
+}
+
 static void codes_are_explained(void **state) {
     const char *text = diag_explain(4, *state);
     assert_non_null(strstr(text, "T0004 (error): '...' has ... bytes; at most ... are read\nsplit it"));
@@ -240,6 +300,8 @@ int main(void) {
         IN_ARENA(errors_are_listed_up_to_a_hundred),
         IN_ARENA(a_remark_is_listed_a_single_time),
         IN_ARENA(diagnostics_are_data),
+        IN_ARENA(diagnostics_look_the_same_elsewhere),
+        IN_ARENA(damaged_diagnostics_are_refused),
         IN_ARENA(codes_are_explained),
         IN_ARENA(the_table_is_in_order),
     };
