@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+os.environ["TILEC_CACHE"] = "off"   # it compiles each time
+
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
 

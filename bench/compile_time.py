@@ -23,6 +23,8 @@ import sys
 import tempfile
 import time
 
+os.environ["TILEC_CACHE"] = "off"   # it compiles each time
+
 FOLDER = pathlib.Path(__file__).parent.parent / "examples"
 DEFINES = {   # one value of the names that every build must fix, where the file's tests have several
     "attention": ["D=128"], "center_columns": ["M=64"], "rmsnorm": ["N=4096"], "softmax": ["N=4096"],

@@ -15,6 +15,9 @@ llvm_config(LLVM_LIB_DIR --libdir)
 llvm_config(LLVM_BIN_DIR --bindir)
 target_include_directories(llvm SYSTEM INTERFACE ${LLVM_INCLUDE_DIR})
 
+# Its BLAKE3 alone, plain C: what runtime/cache/ needs of LLVM, also in libtilec, which is linked without it.
+set(LLVM_BLAKE3 ${LLVM_LIB_DIR}/libLLVMSupport.a)
+
 if(TILEC_STATIC_TOOL)
   llvm_config(LLVM_STATIC --link-static --libs nvptx passes irreader linker bitreader)
   separate_arguments(LLVM_STATIC)

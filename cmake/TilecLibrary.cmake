@@ -1,8 +1,8 @@
 # libtilec, shared and static, with what an embedder needs to find it: CMake's package and pkg-config's file.
 #
 # Both libraries are made of one object: what the public functions need of the folders, linked into it (`ld -r`), after
-# which every symbol of hidden visibility becomes local. So tilec's internal names cannot clash with an embedder's, in the
-# static library too. The compiler, and LLVM, are not in it: `tilec serve-compiles` compiles (runtime/worker/).
+# which every other symbol becomes local. So tilec's internal names cannot clash with an embedder's, in the static library
+# too. The compiler, and LLVM but for its BLAKE3, are not in it: `tilec serve-compiles` compiles (runtime/worker/).
 get_target_property(type tilec_runtime TYPE)
 if(NOT type STREQUAL "STATIC_LIBRARY")
   return()   # a partial tree has no library yet
@@ -20,8 +20,8 @@ set(object ${PROJECT_BINARY_DIR}/libtilec.o)
 set(archive ${PROJECT_BINARY_DIR}/libtilec.a)
 add_custom_command(
   OUTPUT ${object} ${archive}
-  COMMAND ${CMAKE_LINKER} -r -o ${object} -u tilec_version -u tilec_compile -u tilec_launch ${archives}
-  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
+  COMMAND ${CMAKE_LINKER} -r -o ${object} -u tilec_version -u tilec_compile -u tilec_launch ${archives} ${LLVM_BLAKE3}
+  COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=tilec_* ${object}
   COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
   COMMAND ${CMAKE_AR} rcs ${archive} ${object}
   DEPENDS ${TILEC_FOLDERS} ${archives}

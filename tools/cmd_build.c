@@ -1,6 +1,7 @@
 // tilec build: compiles a file to the kinds of output that --emit names, for one or several targets.
 #include "runtime/compile/compile.h"
 #include "runtime/compile/layouts.h"
+#include "tools/ask.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
 #include <ctype.h>
@@ -29,8 +30,18 @@ typedef struct Build {
     int emit_count;
     const char *output;   // NULL: not given
     bool many_targets;
-    const char *stem;
+    const char *path, *stem;
+    int *code;
 } Build;
+
+// What files are written from. NULL where no kind that is asked for needs it.
+typedef struct Products {
+    const Module *module;
+    const Plan *plan;
+    const char *ptx, *llvm, *manifest;
+    const void *cubin;   // with its plan
+    size_t cubin_size;
+} Products;
 
 static bool add_kind(Build *b, const char *name, size_t length) {
     for (int i = 0; i < KINDS; i++) {
@@ -130,27 +141,27 @@ static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin
     sb_str(out, "\n};\n");
 }
 
-static bool make(Build *b, Arena *arena, const Compiled *c, KindId kind, StrBuf *text) {
+static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf *text) {
     switch (kind) {
-    case TILE: print_module(c->module, (PrintOptions){.places = b->options.passes.places, .tests = true}, text); break;
-    case LLVM: sb_str(text, c->llvm); break;
-    case PTX: sb_str(text, c->ptx); break;
-    case CUBIN: sb_bytes(text, (const char *)c->packed, c->packed_size); break;
-    case SASS: return disassemble(arena, b->tool->failure, b->tool->sink, c->cubin.data, c->cubin.size, text);
-    case MANIFEST: sb_str(text, c->manifest); break;
-    case HEADER: emit_header(c->plan, b->stem, c->packed, c->packed_size, text); break;
+    case TILE: print_module(p->module, (PrintOptions){.places = b->options.passes.places, .tests = true}, text); break;
+    case LLVM: sb_str(text, p->llvm); break;
+    case PTX: sb_str(text, p->ptx); break;
+    case CUBIN: sb_bytes(text, p->cubin, p->cubin_size); break;
+    case SASS: return disassemble(arena, b->tool->failure, b->tool->sink, p->cubin, p->cubin_size, text);
+    case MANIFEST: sb_str(text, p->manifest); break;
+    case HEADER: emit_header(p->plan, b->stem, p->cubin, p->cubin_size, text); break;
     case LAYOUTS: return make_layouts(b, arena, text);
     case KINDS: break;
     }
     return true;
 }
 
-static bool write_products(Build *b, Arena *arena, const Compiled *compiled) {
+static bool write_products(Build *b, Arena *arena, const Products *products) {
     for (int i = 0; i < KINDS; i++) {
         if (!(b->emit >> i & 1)) continue;
         StrBuf text;
         sb_init(&text, arena);
-        if (!make(b, arena, compiled, (KindId)i, &text)) return false;
+        if (!make(b, arena, products, (KindId)i, &text)) return false;
         const char *path = path_for(b, (KindId)i);
         if (i == CUBIN && strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
             return tool_usage(b->tool, "a cubin is not for the terminal: give -o");
@@ -176,38 +187,84 @@ static bool build_target(void *user, Arena *arena) {
     Build *b = user;
     Compiled compiled = {0};
     bool only_layouts = b->emit == 1u << LAYOUTS;
-    bool ok = only_layouts || compile(&b->loader, arena, &b->options, &compiled);
-    if (ok && !only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
-    return ok && write_products(b, arena, &compiled);
+    if (!only_layouts && !compile(&b->loader, arena, &b->options, &compiled)) return false;
+    if (!only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
+    const Products products = {.module = compiled.module,
+                               .plan = compiled.plan,
+                               .ptx = compiled.ptx,
+                               .llvm = compiled.llvm,
+                               .manifest = compiled.manifest,
+                               .cubin = compiled.packed,
+                               .cubin_size = compiled.packed_size};
+    return write_products(b, arena, &products);
+}
+
+static bool build_inside(Build *b, const Target **targets) {
+    Tool *tool = b->tool;
+    if (!pass_flags(tool, &b->options.passes) || !tool_max_steps(tool, &b->options.max_steps)) return false;
+    b->options.repro = repro_base(tool, b->path);
+    b->options.llvm = b->emit >> LLVM & 1;
+    b->loader = tool_loader(tool, targets[0]);
+    if (!loader_open(&b->loader, b->path) || !tool_record(tool, b->path, &b->loader)) return false;
+    for (int i = 0; targets[i]; i++) {
+        b->options.target = b->loader.target = targets[i];
+        if (!arena_scope(tool->failure, build_target, b)) return false;
+    }
+    return true;
+}
+
+// The products alone are wanted, not how they come about: then the compile cache may have them.
+static bool wants_products(const Build *b) {
+    const unsigned kept = 1u << PTX | 1u << CUBIN | 1u << SASS | 1u << MANIFEST | 1u << HEADER;
+    return !(b->emit & ~kept) && !options_look_inside(&b->tool->options);
+}
+
+static bool write_reply(Build *b, Arena *arena, const CompileReply *reply) {
+    Products products = {.ptx = reply->ptx, .manifest = reply->manifest};
+    Tool *tool = b->tool;
+    products.cubin = reply->cubin;
+    products.cubin_size = reply->cubin_size;
+    if (b->emit >> HEADER & 1)
+        products.plan = plan_read(arena, tool->failure, tool->sink, reply->manifest, strlen(reply->manifest));
+    return write_products(b, arena, &products);
+}
+
+static bool build_products(Build *b, const Target **targets) {
+    Tool *tool = b->tool;
+    Ask asked;
+    if (!ask_open(tool, b->path, targets[0], &asked) || !ask_record(tool, b->path, &asked)) return false;
+    asked.request.assemble = b->options.upto == UPTO_CUBIN;
+    asked.request.repro_dir = repro_folder(tool);
+    for (int i = 0; targets[i]; i++) {
+        b->options.target = targets[i];
+        asked.request.target = targets[i]->name;
+        bool ok = ask(tool, &asked);
+        if (!ok) *b->code = (int)asked.reply.status;
+        ok = ok && write_reply(b, tool->arena, &asked.reply);
+        ask_end(&asked);
+        if (!ok) return false;
+    }
+    return true;
 }
 
 bool command_build(Tool *tool, int *code) {
-    (void)code;
     const char *path = tool_file(tool);
-    Build b = {.tool = tool, .output = option_text(&tool->options, OPTION_OUTPUT, NULL)};
+    Build b = {.tool = tool, .path = path, .code = code};
     const Target **targets = path ? tool_targets(tool, "sm_90a") : NULL;
     int64_t optimize = 1;
+    b.output = option_text(&tool->options, OPTION_OUTPUT, NULL);
     if (!targets || !choose_kinds(&b)) return false;
     b.many_targets = targets[1] != NULL;
     b.stem = path_stem(tool->arena, path);
     b.options = compile_options(NULL);
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
-    if (!pass_flags(tool, &b.options.passes) || !tool_max_steps(tool, &b.options.max_steps)) return false;
     b.options.optimize = (int)optimize;
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
-    b.options.repro = repro_base(tool, path);
     b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);
     b.options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
-    b.options.llvm = b.emit >> LLVM & 1;
     b.options.upto = UPTO_PASSES;
     for (int i = 0; i < KINDS; i++)
         if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
-    b.loader = tool_loader(tool, targets[0]);
-    if (!loader_open(&b.loader, path) || !tool_record(tool, path, &b.loader)) return false;
-    for (int i = 0; targets[i]; i++) {
-        b.options.target = b.loader.target = targets[i];
-        if (!arena_scope(tool->failure, build_target, &b)) return false;
-    }
-    return true;
+    return wants_products(&b) ? build_products(&b, targets) : build_inside(&b, targets);
 }

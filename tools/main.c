@@ -13,7 +13,7 @@ static const CommandFn commands[COMMAND_COUNT] = {
     [COMMAND_TEST] = command_test,     [COMMAND_RUN] = command_run,         [COMMAND_TARGETS] = command_targets,
     [COMMAND_LAYOUT] = command_layout, [COMMAND_EXPLAIN] = command_explain, [COMMAND_DOCTOR] = command_doctor,
     [COMMAND_DOCS] = command_docs,     [COMMAND_BENCH] = command_bench,     [COMMAND_REDUCE] = command_reduce,
-    [COMMAND_FMT] = command_fmt,
+    [COMMAND_FMT] = command_fmt,       [COMMAND_CACHE] = command_cache,
 };
 
 // --help and --version, of any command. True: handled.

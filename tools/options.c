@@ -142,6 +142,12 @@ bool option_given(const Options *options, OptionId id) {
     return option_text(options, id, NULL) != NULL;
 }
 
+bool options_look_inside(const Options *options) {
+    VEC_EACH (GivenOption, given, &options->given)
+        if (given->id == OPTION_VERBOSE || option_infos[given->id].group == GROUP_DEVELOPER) return true;
+    return false;
+}
+
 const char *option_text(const Options *options, OptionId id, const char *otherwise) {
     for (int i = options->given.count - 1; i >= 0; i--)
         if (options->given.items[i].id == id) return options->given.items[i].value;

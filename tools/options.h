@@ -61,6 +61,8 @@ typedef struct Options {
 bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options *out);
 
 bool option_given(const Options *options, OptionId id);
+// -v or an option for work on the compiler: it shows how a result comes about, so a kept one does not do.
+bool options_look_inside(const Options *options);
 const char *option_text(const Options *options, OptionId id, const char *otherwise);   // the last value given
 // A number in low..high. False: reported.
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value);

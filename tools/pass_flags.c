@@ -1,12 +1,7 @@
 #include "tools/pass_flags.h"
+#include "runtime/compile/repro.h"
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef NDEBUG
-enum { VERIFY_BY_DEFAULT = 0 };
-#else
-enum { VERIFY_BY_DEFAULT = 1 };
-#endif
 
 bool pass_flags(Tool *tool, PassOptions *out) {
     const Options *o = &tool->options;
@@ -21,7 +16,7 @@ bool pass_flags(Tool *tool, PassOptions *out) {
         .stop_after = option_text(o, OPTION_STOP_AFTER, NULL),
         .dump_dir = option_text(o, OPTION_DUMP_DIR, NULL),
         .print_changed = option_given(o, OPTION_PRINT_CHANGED),
-        .verify_each = VERIFY_BY_DEFAULT || option_given(o, OPTION_VERIFY_EACH),
+        .verify_each = out->verify_each || option_given(o, OPTION_VERIFY_EACH),
         .roundtrip_each = option_given(o, OPTION_ROUNDTRIP_EACH),
         .emulate_each = option_given(o, OPTION_EMULATE_EACH),
         .time_passes = option_given(o, OPTION_TIME_PASSES),
@@ -33,9 +28,12 @@ bool pass_flags(Tool *tool, PassOptions *out) {
     return !out->dump_dir || folder_make(tool->sink, out->dump_dir);
 }
 
-const char *repro_base(Tool *tool, const char *path) {
-    const char *variable = getenv("TILEC_REPRO_DIR"), *stem = path_stem(tool->arena, path);
+const char *repro_folder(Tool *tool) {
+    const char *variable = getenv("TILEC_REPRO_DIR");
     const char *folder = option_text(&tool->options, OPTION_REPRO_DIR, variable && variable[0] ? variable : ".");
-    if (strcmp(folder, "none") == 0) return NULL;
-    return strcmp(folder, ".") == 0 ? stem : arena_printf(tool->arena, "%s/%s", folder, stem);
+    return strcmp(folder, "none") == 0 ? NULL : folder;
+}
+
+const char *repro_base(Tool *tool, const char *path) {
+    return repro_path(tool->arena, repro_folder(tool), path);
 }

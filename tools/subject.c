@@ -4,7 +4,7 @@
 #include "tools/test_runner.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
-#include "runtime/compile/compile.h"
+#include "tools/ask.h"
 #endif
 
 bool subject_pair(Tool *tool, const char *text, RunArg *out) {
@@ -89,18 +89,15 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     diag(tool->sink, (Span){0}, T_NOT_COMPILED, s->path);
     return false;
 #else
-    Compiled compiled;
-    CompileOptions options = compile_options(s->loader.target);
-    options.optimize = (int)s->optimize;
-    options.define_count = s->define_count;
-    options.defines = s->defines;
-    options.only = s->only;
-    options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
+    Ask asked;   // whose reply lives as long as the process
     RecordValues shape = bench_shape(tool->arena, s->func, s->args);
-    s->loader.shape = &shape;
-    if (!tool_record(tool, s->path, &s->loader) || !compile(&s->loader, tool->arena, &options, &compiled)) return false;
-    *cubin = compiled.packed;
-    *plan = plan_read(tool->arena, tool->failure, tool->sink, compiled.manifest, strlen(compiled.manifest));
+    if (!ask_open(tool, s->path, s->loader.target, &asked) || !ask_record(tool, s->path, &asked)) return false;
+    asked.request.for_shape = true;
+    asked.request.shape_count = shape.count;
+    asked.request.shape = shape.items;
+    if (!ask(tool, &asked)) return false;
+    *cubin = asked.reply.cubin;
+    *plan = plan_read(tool->arena, tool->failure, tool->sink, asked.reply.manifest, strlen(asked.reply.manifest));
     return *plan != NULL;
 #endif
 }

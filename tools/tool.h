@@ -9,6 +9,7 @@
 //     tool                        defines, targets, tuning record, output
 //     subject                     the kernel that run, bench and tune work on
 //     cmd_*                       one file per command or group of commands
+//     ask                         compiles that the compile cache may have
 //     pass_flags                  options for work on the compiler
 //     test_runner                 runs the tests of a file (test)
 //     bench, bench_flags          times a launch on the device (bench, tune)
@@ -47,6 +48,7 @@ bool command_layout(Tool *tool, int *code);
 bool command_explain(Tool *tool, int *code);
 bool command_doctor(Tool *tool, int *code);
 bool command_docs(Tool *tool, int *code);
+bool command_cache(Tool *tool, int *code);
 
 // ---- pieces (tool.c) ----
 void tool_flush(Tool *tool);         // standard output

@@ -157,10 +157,15 @@ typedef struct TilecCompileOptions {
     // Asked every 20 ms or so, in the calling thread; true ends the compile, and its ptxas, with TILEC_CANCELLED. NULL: never.
     bool (*cancelled)(void *user);
     void *cancelled_user;
+    // Folder of the compile cache; "off": none. NULL: the environment variable TILEC_CACHE, else the user's cache folder.
+    const char *cache;
+    bool remarks;   // says which optimizations were not applied, and why
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
 // time limit the compile is ended, and so it is when the calling process ends.
+// A compile of the same text, imports, options and programs gives the artefact of an earlier one, with its diagnostics:
+// that of the context, or one from the compile cache on disk (docs/embedding.md).
 // *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see
 // the status). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,

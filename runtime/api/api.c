@@ -3,6 +3,7 @@
 // A call works in a temporary arena (Job) with a failure point. Results are copied into the arena of the object that
 // the call creates; such an arena has its own failure point, which passes failures on to the job's.
 #include "runtime/api/api.h"
+#include "runtime/api/recent.h"
 #include "runtime/api/status.h"
 #include "runtime/plan/container.h"
 #include "target/target.h"
@@ -46,19 +47,6 @@ struct TilecDiagnostics {
     const char *text, *json;
 };
 
-static void copy_reply(TilecDiagnostics *out, const CompileReply *reply) {
-    Arena *arena = out->object.arena;
-    out->text = arena_strdup(arena, reply->text);
-    out->json = arena_strdup(arena, reply->json);
-    for (int64_t i = 0; i < reply->count; i++) {
-        TilecDiagnostic d = reply->diagnostics[i];
-        d.file = arena_strdup(arena, d.file);
-        d.message = arena_strdup(arena, d.message);
-        d.remedy = arena_strdup(arena, d.remedy);
-        vec_push(arena, &out->items, d);
-    }
-}
-
 static void render(TilecDiagnostics *out, const DiagSink *sink) {
     Arena *arena = out->object.arena;
     StrBuf text, json;
@@ -84,15 +72,14 @@ static void render(TilecDiagnostics *out, const DiagSink *sink) {
 
 // The diagnostics of a job as an object; NULL: none, or out of memory.
 static TilecDiagnostics *diagnostics_of(const Job *job) {
-    if (!job->sink || (job->reply ? job->reply->count : diag_count(job->sink)) == 0) return NULL;
+    if (!job->sink || diag_count(job->sink) == 0) return NULL;
     TilecDiagnostics *out = object_new(job->host, sizeof *out);
     if (!out) return NULL;
     if (FAILURE_CAUGHT(&out->object.failure)) {
         object_free(out);
         return NULL;
     }
-    if (job->reply) copy_reply(out, job->reply);
-    else render(out, job->sink);
+    render(out, job->sink);
     return out;
 }
 
@@ -105,10 +92,14 @@ static TilecStatus caught(Job *job, TilecStatus (*work)(Job *job)) {
     return work(job);
 }
 
+void report_failure(DiagSink *sink, const char *internal) {
+    if (internal) diag(sink, (Span){0}, T_INTERNAL, internal);
+    else diag(sink, (Span){0}, T_OUT_OF_MEMORY);
+}
+
 // Reports a failure in a new sink: the job's sink may be inconsistent.
 static TilecStatus describe_failure(Job *job) {
-    if (job->text) diag(job->sink, (Span){0}, T_INTERNAL, job->text);
-    else diag(job->sink, (Span){0}, T_OUT_OF_MEMORY);
+    report_failure(job->sink, job->text);
     return TILEC_OK;
 }
 
@@ -190,6 +181,7 @@ TilecStatus tilec_context_create(const TilecAllocator *allocator, TilecContext *
     if (!context) return TILEC_ERROR_ENVIRONMENT;
     context->host = host;
     pool_open(&context->compilers, host);
+    recent_open(&context->recent);
     return TILEC_OK;
 }
 
@@ -197,6 +189,7 @@ void tilec_context_destroy(TilecContext *context) {
     if (!context) return;
     Allocator host = context->host;
     pool_close(&context->compilers);
+    recent_close(&context->recent);
     host.resize(host.user, context, 0);
 }
 
@@ -208,13 +201,38 @@ _Noreturn void failure_hand_on(const Failure *from, Failure *to) {
     longjmp(to->point, 1);
 }
 
-static void adopt(TilecArtefact *artefact, Job *job, const char *ptx, const char *manifest, const void *cubin,
-                  size_t cubin_size) {
+TilecArtefact *artefact_hold(TilecArtefact *artefact) {
+    atomic_fetch_add(&artefact->holders, 1);
+    return artefact;
+}
+
+void artefact_release(TilecArtefact *artefact) {
+    if (artefact && atomic_fetch_sub(&artefact->holders, 1) == 1) object_free(artefact);
+}
+
+static void copy_origin(TilecArtefact *artefact, const CompileReply *reply) {
     Arena *arena = artefact->object.arena;
-    artefact->ptx = arena_strdup(arena, ptx);
-    artefact->manifest = arena_strdup(arena, manifest);
-    if (cubin) artefact->cubin = arena_copy(arena, cubin, cubin_size);
-    artefact->cubin_size = cubin_size;
+    CompileImport *imports = NEW_ARRAY(arena, CompileImport, reply->import_count + 1);
+    if (reply->diagnostics) artefact->diagnostics = arena_copy(arena, reply->diagnostics, reply->diagnostics_size);
+    artefact->diagnostics_size = reply->diagnostics_size;
+    artefact->bytes = strlen(reply->ptx) + strlen(reply->manifest) + reply->cubin_size + reply->diagnostics_size;
+    for (int64_t i = 0; i < reply->import_count; i++) {
+        const CompileImport *import = &reply->imports[i];
+        imports[i] = (CompileImport){arena_strdup(arena, import->path), NULL, import->length};
+        imports[i].text = arena_strndup(arena, import->text, import->length);
+        artefact->bytes += import->length;
+    }
+    artefact->imports = imports;
+    artefact->import_count = reply->import_count;
+}
+
+static void adopt(TilecArtefact *artefact, Job *job, const CompileReply *reply) {
+    Arena *arena = artefact->object.arena;
+    artefact->ptx = arena_strdup(arena, reply->ptx);
+    artefact->manifest = arena_strdup(arena, reply->manifest);
+    if (reply->cubin) artefact->cubin = arena_copy(arena, reply->cubin, reply->cubin_size);
+    artefact->cubin_size = reply->cubin_size;
+    copy_origin(artefact, reply);
     artefact->plan =
         plan_read(arena, &artefact->object.failure, job->sink, artefact->manifest, strlen(artefact->manifest));
     if (!artefact->plan) return;
@@ -223,12 +241,12 @@ static void adopt(TilecArtefact *artefact, Job *job, const char *ptx, const char
     for (int i = 0; i < count; i++) artefact->kernels[i].entry = &artefact->plan->entries.items[i];
 }
 
-TilecStatus artefact_make(Job *job, const char *ptx, const char *manifest, const void *cubin, size_t cubin_size,
-                          TilecArtefact **out) {
+TilecStatus artefact_make(Job *job, const CompileReply *reply, TilecArtefact **out) {
     TilecArtefact *artefact = *out = object_new(job->host, sizeof *artefact);
     if (!artefact) fail_out_of_memory(&job->failure);
+    artefact->holders = 1;
     if (FAILURE_CAUGHT(&artefact->object.failure)) failure_hand_on(&artefact->object.failure, &job->failure);
-    adopt(artefact, job, ptx, manifest, cubin, cubin_size);
+    adopt(artefact, job, reply);
     return artefact->plan ? TILEC_OK : status_of(job->sink, 0);
 }
 
@@ -237,7 +255,7 @@ TilecStatus artefact_job_run(Job *job, TilecStatus (*work)(Job *job), TilecArtef
     *out = NULL;
     TilecStatus status = job_run(job, work, diagnostics);
     if (status == TILEC_OK) return status;
-    object_free(*out);
+    artefact_release(*out);
     *out = NULL;
     return status;
 }
@@ -258,7 +276,10 @@ static TilecStatus open_artefact(Job *job) {
         diag(job->sink, (Span){0}, T_BAD_ARTEFACT, why);
         return TILEC_ERROR_SOURCE;
     }
-    return artefact_make(job, "", arena_strndup(job->arena, plan, length), open->cubin, open->size, open->out);
+    CompileReply contents = {.ptx = "", .manifest = arena_strndup(job->arena, plan, length)};
+    contents.cubin = open->cubin;
+    contents.cubin_size = open->size;
+    return artefact_make(job, &contents, open->out);
 }
 
 TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size, TilecArtefact **artefact,
@@ -270,7 +291,7 @@ TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t
 }
 
 void tilec_artefact_destroy(TilecArtefact *artefact) {
-    object_free(artefact);
+    artefact_release(artefact);
 }
 
 const char *tilec_artefact_ptx(const TilecArtefact *artefact) {

@@ -6,12 +6,18 @@
 #include "runtime/plan/container.h"
 #include <string.h>
 
+#ifdef NDEBUG
+enum { VERIFY_EACH = 0 };
+#else
+enum { VERIFY_EACH = 1 };
+#endif
+
 CompileOptions compile_options(const Target *target) {
     return (CompileOptions){.target = target,
                             .optimize = 1,
                             .lines = true,
                             .upto = UPTO_CUBIN,
-                            .passes = {.bisect_limit = -1, .talk = stderr}};
+                            .passes = {.verify_each = VERIFY_EACH, .bisect_limit = -1, .talk = stderr}};
 }
 
 static Module *hook_parse(void *user, Arena *arena, Failure *failure, DiagSink *sink, const char *name,

@@ -25,7 +25,7 @@ static const char *path_identity(void *user, Arena *arena, const char *path) {
 
 static const char *read_import(void *user, Arena *arena, const char *from, const char *path, const char **resolved,
                                const char **identity, size_t *length, const char **why) {
-    const Loader *loader = user;
+    Loader *loader = user;
     FileText file;
     *resolved = path_beside(arena, from, path);
     *identity = path_identity(user, arena, *resolved);
@@ -35,6 +35,8 @@ static const char *read_import(void *user, Arena *arena, const char *from, const
     }
     if (!path_is_regular(*identity, why)) return NULL;
     if (!file_load(arena, *identity, SOURCE_LIMIT, &file, why)) return NULL;
+    ImportedFile import = {*resolved, file};
+    vec_push(loader->arena, &loader->imports, import);
     *length = file.length;
     return file.text;
 }

@@ -16,6 +16,11 @@ typedef struct RecordedTile {
     const Define *defines;
 } RecordedTile;
 
+typedef struct ImportedFile {
+    const char *path;   // as it was opened
+    FileText file;
+} ImportedFile;
+
 typedef struct Loader {
     Arena *arena;   // for the syntax tree; load_module takes the arena of the module
     Failure *failure;
@@ -28,6 +33,7 @@ typedef struct Loader {
     const char *import_root;     // imports outside of this folder are refused; NULL: none is
     const RecordValues *shape;   // the only shape that the code will run with; NULL: any
     VEC(RecordedTile) tiles;     // added by the last load_module
+    VEC(ImportedFile) imports;   // all that were read
     int test_choice;   // 1 + index: keep only the tests of this choice; 0: the tests that fit the chosen values
 } Loader;
 

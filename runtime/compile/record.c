@@ -106,13 +106,18 @@ void record_parse(Arena *arena, DiagSink *sink, const char *path, const char *te
     }
 }
 
+bool record_load(Arena *arena, DiagSink *sink, const char *path, bool named, FileText *out) {
+    struct stat info;
+    *out = (FileText){0};
+    if (!named && stat(path, &info) != 0 && errno == ENOENT) return true;
+    return file_read(arena, sink, path, RECORD_LIMIT, out);
+}
+
 bool record_read(Arena *arena, DiagSink *sink, const char *path, bool named, Record *out) {
     FileText file;
-    struct stat info;
     *out = (Record){0};
-    if (!named && stat(path, &info) != 0 && errno == ENOENT) return true;
-    if (!file_read(arena, sink, path, RECORD_LIMIT, &file)) return false;
-    record_parse(arena, sink, path, file.text, out);
+    if (!record_load(arena, sink, path, named, &file)) return false;
+    if (file.text) record_parse(arena, sink, path, file.text, out);
     return true;
 }
 

@@ -46,6 +46,8 @@ char *record_path(Arena *arena, const char *source);
 // Reads a record. A missing file is an empty record; it is reported only if the user named it.
 // False: reported.
 bool record_read(Arena *arena, DiagSink *sink, const char *path, bool named, Record *out);
+// Its text only; NULL: it is missing.
+bool record_load(Arena *arena, DiagSink *sink, const char *path, bool named, FileText *out);
 // Parses a record from text; `path` is for messages.
 void record_parse(Arena *arena, DiagSink *sink, const char *path, const char *text, Record *out);
 const char *record_problem(Arena *arena, const RecordEntry *entry);   // "NVIDIA H200: K = 4096, M = 4096"

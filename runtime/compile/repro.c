@@ -7,6 +7,12 @@
 
 static const Span NOWHERE;
 
+const char *repro_path(Arena *arena, const char *folder, const char *source) {
+    if (!folder) return NULL;
+    const char *stem = path_stem(arena, source);
+    return strcmp(folder, ".") == 0 ? stem : arena_printf(arena, "%s/%s", folder, stem);
+}
+
 static const char *print_program(Arena *arena, const Module *module) {
     StrBuf text;
     sb_init(&text, arena);

@@ -16,6 +16,9 @@ typedef struct Repro {
     const char *stage;               // the last one, or "codegen"; NULL: none yet
 } Repro;
 
+// FOLDER/NAME, for CompileOptions.repro, of a source's reproducers; NULL for no folder.
+const char *repro_path(Arena *arena, const char *folder, const char *source);
+
 // Before the first pass. Does nothing, as the others, where options->repro is NULL.
 void repro_start(Repro *repro, Module *module, const CompileOptions *options);
 void repro_begin(Repro *repro, const char *pass);

@@ -23,6 +23,7 @@ struct Compiler {
     Compiler *next;
     pid_t id, owner;   // owner: a process that the host forks shares the socket, but may not use it
     int socket;
+    struct stat program;   // when it was started
     char path[];
 };
 
@@ -44,7 +45,7 @@ static const char *program_near(Arena *arena, const char *file) {
     return NULL;
 }
 
-static const char *find_compiler(Arena *arena) {
+const char *compiler_find(Arena *arena) {
     static const char here;   // in the library, or in the program that it is linked into
     const char *found = getenv("TILEC_COMPILER");
     char self[4096];
@@ -131,7 +132,7 @@ static Compiler *new_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, 
     if (!compiler) fail_out_of_memory(arena_failure(arena));
     *compiler = (Compiler){.socket = -1, .owner = getpid()};
     memcpy(compiler->path, path, length);
-    int error = is_program(path) ? start(compiler) : ENOENT;
+    int error = is_program(path) && stat(path, &compiler->program) == 0 ? start(compiler) : ENOENT;
     if (!error) return compiler;
     compiler_end(pool, compiler);
     if (error == ENOMEM) fail_out_of_memory(arena_failure(arena));
@@ -174,10 +175,19 @@ static void keep(CompilerPool *pool, Compiler *compiler) {
     if (!room) compiler_end(pool, compiler);
 }
 
+// The program that was started is the one that is there now.
+static bool is_current(const Compiler *compiler) {
+    const struct stat *was = &compiler->program;
+    struct stat now;
+    return stat(compiler->path, &now) == 0 && now.st_dev == was->st_dev && now.st_ino == was->st_ino &&
+           now.st_ctim.tv_sec == was->st_ctim.tv_sec && now.st_ctim.tv_nsec == was->st_ctim.tv_nsec;
+}
+
 // Waits for a request, is this process's, and is the program that is asked for.
 static bool serves(const Compiler *compiler, const char *path) {
     struct pollfd state = {.fd = compiler->socket, .events = POLLIN};
-    return compiler->owner == getpid() && strcmp(compiler->path, path) == 0 && poll(&state, 1, 0) == 0;
+    return compiler->owner == getpid() && strcmp(compiler->path, path) == 0 && is_current(compiler) &&
+           poll(&state, 1, 0) == 0;
 }
 
 static Compiler *take_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, const char *path) {
@@ -225,10 +235,8 @@ static bool is_good_as_new(int64_t status) {
 bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const CompilerOptions *options,
                   const CompileRequest *request, Compiler **used, CompileReply *reply) {
     StrBuf message;
-    const char *data, *path = options->path ? options->path : find_compiler(arena);
+    const char *data, *path = options->path;
     size_t size;
-    MessageWait wait = {.cancelled = options->cancelled, .cancelled_user = options->cancelled_user};
-    if (options->time_limit > 0) wait.deadline = milliseconds_now() + options->time_limit;
     if (!path) {
         diag(sink, (Span){0}, T_NO_COMPILER, "tilec", "it was not found");
         return false;
@@ -238,7 +246,7 @@ bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const Compil
     Compiler *compiler = *used = take_compiler(pool, arena, sink, path);
     if (!compiler) return false;
     MessageEnd end = message_send(compiler->socket, message.text, message.length)
-                         ? message_receive(arena, compiler->socket, &wait, &data, &size)
+                         ? message_receive(arena, compiler->socket, &options->until, &data, &size)
                          : MESSAGE_CLOSED;
     if (end == MESSAGE_COMPLETE && !reply_read(arena, data, size, reply)) end = MESSAGE_OTHER_VERSION;
     if (end != MESSAGE_COMPLETE) return report_end(arena, sink, compiler, end, options->time_limit);

@@ -17,11 +17,13 @@ typedef struct CompilerPool {
 void pool_open(CompilerPool *pool, Allocator host);
 void pool_close(CompilerPool *pool);   // ends the idle ones
 
+// The program tilec: the environment variable TILEC_COMPILER, else as TilecCompileOptions.compiler says; NULL: not found.
+const char *compiler_find(Arena *arena);
+
 typedef struct CompilerOptions {
-    const char *path;                // of the program tilec; NULL: searched
-    int64_t time_limit;              // milliseconds; 0: none
-    bool (*cancelled)(void *user);   // asked while waiting; NULL: nothing ends it
-    void *cancelled_user;
+    const char *path;     // of the program tilec; NULL: it was not found
+    int64_t time_limit;   // milliseconds, for the message where `until` is over
+    MessageWait until;
 } CompilerOptions;
 
 // Asks an idle process, or a new one. *used is the process while it works: after leaving by the failure point, call

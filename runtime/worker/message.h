@@ -7,30 +7,45 @@
 //     compiler     the library's side: finds `tilec`, keeps processes, asks them
 //     serve        `tilec serve-compiles`, the other side; the only file that needs the compiler
 #pragma once
+#include "runtime/compile/record.h"
 #include "support/strbuf.h"
 #include "tilec/tilec.h"
 #include <sched.h>
 
+// All that decides what a compile gives, but for the files that the source imports, and the programs.
 typedef struct CompileRequest {
     const char *name, *text;   // of the source
     size_t length;
     const char *folder;                                                     // the caller's working folder
     const char *target, *only, *ptxas, *record, *repro_dir, *import_root;   // NULL where nothing is given
+    const char *record_text;                                                // what is in the file `record`
+    size_t record_length;
     int64_t define_count;
     const TilecDefine *defines;
-    int64_t optimize, lines, assemble;
-    int64_t memory_limit;   // bytes; 0: none
-    const cpu_set_t *processors;
+    int64_t optimize;   // 0, 1, 2
+    int64_t lines, assemble, remarks;
+    int64_t for_shape;   // `shape` is the only one that the code will run with
+    int64_t shape_count;
+    const RecordValue *shape;
+    int64_t memory_limit;          // bytes; 0: none
+    const cpu_set_t *processors;   // NULL: as they are
 } CompileRequest;
+
+typedef struct CompileImport {   // a file that was read, and what was in it
+    const char *path;            // relative to the folder of the request, or absolute
+    const char *text;
+    size_t length;
+} CompileImport;
 
 typedef struct CompileReply {
     int64_t status;
     const char *ptx, *manifest;
-    const void *cubin;
+    const void *cubin;   // with its plan; NULL: not assembled
     size_t cubin_size;
-    int64_t count;   // of diagnostics
-    const TilecDiagnostic *diagnostics;
-    const char *text, *json;   // all of them
+    const char *diagnostics;   // all of them, for diag_read
+    size_t diagnostics_size;
+    int64_t import_count;
+    const CompileImport *imports;
 } CompileReply;
 
 void request_write(const CompileRequest *request, StrBuf *out);

@@ -1,6 +1,7 @@
 #include "runtime/worker/serve.h"
 #include "runtime/api/status.h"
 #include "runtime/compile/compile.h"
+#include "runtime/compile/repro.h"
 #include "runtime/worker/compiler.h"
 #include <malloc.h>
 #include <poll.h>
@@ -23,71 +24,125 @@ static CompileOptions options_of(const Answer *answer, const Target *target) {
     options.defines = defines;
     options.define_count = (int)request->define_count;
     options.only = request->only;
-    if (request->optimize) options.optimize = (int)request->optimize;   // 0 stands for the default
+    options.optimize = (int)request->optimize;
     options.lines = request->lines;
     options.ptxas = request->ptxas;
     options.upto = request->assemble ? UPTO_CUBIN : UPTO_PTX;
+    options.passes.remarks = request->remarks;
     options.passes.talk = NULL;
-    if (request->repro_dir)
-        options.repro = arena_printf(arena, "%s/%s", request->repro_dir, path_stem(arena, request->name));
+    options.repro = repro_path(arena, request->repro_dir, request->name);
     return options;
 }
 
-static TilecStatus compile_source(Job *job) {
-    Answer *answer = (Answer *)job;
+static Loader loader_of(Answer *answer, const Target *target, Record *record, RecordValues *shape) {
     const CompileRequest *request = answer->request;
+    Job *job = &answer->job;
+    Loader loader = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
+    loader.import_root = request->import_root;
+    if (request->record) {
+        record_parse(job->arena, job->sink, request->record, request->record_text, record);
+        loader.record_path = request->record;
+        loader.record = record;
+    }
+    for (int64_t i = 0; i < request->shape_count; i++) vec_push(job->arena, shape, request->shape[i]);
+    if (request->for_shape) loader.shape = shape;
+    return loader;
+}
+
+static void add_imports(Answer *answer, const Loader *loader) {
+    int count = loader->imports.count;
+    CompileImport *imports = NEW_ARRAY(answer->arena, CompileImport, count + 1);
+    for (int i = 0; i < count; i++) {
+        const ImportedFile *import = &loader->imports.items[i];
+        imports[i].path = arena_strdup(answer->arena, import->path);
+        imports[i].text = arena_strndup(answer->arena, import->file.text, import->file.length);
+        imports[i].length = import->file.length;
+    }
+    answer->reply.imports = imports;
+    answer->reply.import_count = count;
+}
+
+static void add_products(Answer *answer, const Compiled *compiled) {
+    CompileReply *reply = &answer->reply;
+    reply->ptx = arena_strdup(answer->arena, compiled->ptx);
+    reply->manifest = arena_strdup(answer->arena, compiled->manifest);
+    reply->cubin_size = compiled->packed_size;
+    if (compiled->packed) reply->cubin = arena_copy(answer->arena, compiled->packed, compiled->packed_size);
+}
+
+static TilecStatus compile_source(Answer *answer) {
+    const CompileRequest *request = answer->request;
+    Job *job = &answer->job;
     const Target *target = request->target ? target_named(request->target) : NULL;
     if (!target) {
         diag(job->sink, (Span){0}, T_UNKNOWN_TARGET, request->target ? request->target : "");
         return TILEC_ERROR_USAGE;
     }
     CompileOptions options = options_of(answer, target);
-    Loader loader = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
     Compiled compiled;
-    Record record;
-    loader.import_root = request->import_root;
-    loader.record_path = request->record;
-    loader.record = request->record ? &record : NULL;
-    if ((loader.record && !record_read(job->arena, job->sink, loader.record_path, true, &record)) ||
-        !loader_open_text(&loader, request->name, request->text, request->length) ||
+    Record record = {0};
+    RecordValues shape = {0};
+    Loader loader = loader_of(answer, target, &record, &shape);
+    if (!loader_open_text(&loader, request->name, request->text, request->length) ||
         !compile(&loader, job->arena, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);
         return status == TILEC_OK ? TILEC_ERROR_INTERNAL : status;
     }
-    answer->reply.ptx = arena_strdup(answer->arena, compiled.ptx);
-    answer->reply.manifest = arena_strdup(answer->arena, compiled.manifest);
-    answer->reply.cubin_size = compiled.packed_size;
-    if (compiled.packed) answer->reply.cubin = arena_copy(answer->arena, compiled.packed, compiled.packed_size);
+    add_imports(answer, &loader);
+    add_products(answer, &compiled);
     return TILEC_OK;
 }
 
-static void add_diagnostics(Answer *answer) {
-    CompileReply *reply = &answer->reply;
-    size_t count = tilec_diagnostics_count(answer->diagnostics);
-    if (!count || FAILURE_CAUGHT(&answer->job.failure)) return;   // the status alone then
-    TilecDiagnostic *items = NEW_ARRAY(answer->arena, TilecDiagnostic, count);
-    for (size_t i = 0; i < count; i++) {
-        items[i].size = sizeof items[i];
-        tilec_diagnostics_get(answer->diagnostics, i, &items[i]);
+static void add_diagnostics(Answer *answer, const DiagSink *sink) {
+    StrBuf bytes;
+    sb_init(&bytes, answer->arena);
+    diag_write(sink, &bytes);
+    answer->reply.diagnostics = bytes.text;
+    answer->reply.diagnostics_size = bytes.length;
+}
+
+static bool compile_into(void *user) {
+    Answer *answer = user;
+    answer->reply.status = compile_source(answer);
+    return true;
+}
+
+// What was said before an internal error helps to find it: that there is a reproducer, for example.
+static void after_compile(void *user) {
+    Answer *answer = user;
+    const Failure *failure = &answer->job.failure;
+    if (failure->kind == FAIL_OUT_OF_MEMORY) return;
+    if (failure->kind == FAIL_INTERNAL) {
+        answer->reply.status = TILEC_ERROR_INTERNAL;
+        report_failure(answer->job.sink, arena_strdup(answer->job.arena, failure->message));
     }
-    reply->diagnostics = items;
-    reply->count = (int64_t)count;
-    reply->text = tilec_diagnostics_text(answer->diagnostics);
-    reply->json = tilec_diagnostics_json(answer->diagnostics);
+    add_diagnostics(answer, answer->job.sink);
+}
+
+static TilecStatus answer_in_job(Job *job) {
+    Answer *answer = (Answer *)job;
+    fail_scope(&job->failure, compile_into, after_compile, answer);
+    return (TilecStatus)answer->reply.status;
+}
+
+// The status alone, where there is no memory for more.
+static void report_no_memory(Answer *answer) {
+    answer->reply = (CompileReply){.status = TILEC_ERROR_ENVIRONMENT};
+    if (FAILURE_CAUGHT(&answer->job.failure)) return;
+    DiagSink *sink = diag_sink_new(answer->arena);
+    report_failure(sink, NULL);
+    add_diagnostics(answer, sink);
 }
 
 void answer_request(const CompileRequest *request, Answer *out) {
     *out = (Answer){.job = {.host = libc_allocator}, .request = request, .reply.status = TILEC_ERROR_ENVIRONMENT};
     out->arena = arena_new(libc_allocator, &out->job.failure);
     if (!out->arena) return;
-    TilecStatus status = job_run(&out->job, compile_source, &out->diagnostics);
-    if (status != TILEC_OK) out->reply = (CompileReply){0};
-    out->reply.status = status;
-    add_diagnostics(out);
+    job_run(&out->job, answer_in_job, NULL);
+    if (out->job.failure.kind == FAIL_OUT_OF_MEMORY) report_no_memory(out);
 }
 
 void answer_free(Answer *answer) {
-    tilec_diagnostics_destroy(answer->diagnostics);
     arena_free(answer->arena);
 }
 
@@ -111,7 +166,7 @@ static bool compile_and_reply(Arena *arena, int socket, const CompileRequest *re
     Answer answer;
     StrBuf message;
     if (request->folder[0] && chdir(request->folder)) return false;
-    sched_setaffinity(0, sizeof *request->processors, request->processors);
+    if (request->processors) sched_setaffinity(0, sizeof *request->processors, request->processors);
     limit_memory(request->memory_limit, memory);
     answer_request(request, &answer);
     limit_memory(0, memory);

@@ -7,7 +7,6 @@ typedef struct Answer {
     Job job;
     const CompileRequest *request;
     Arena *arena;   // of what the reply points to
-    TilecDiagnostics *diagnostics;
     CompileReply reply;
 } Answer;
 

@@ -3,7 +3,9 @@
 // (memory, files, processes).
 //
 //     own_allocations launch
-//     own_allocations ask|serve FILE.tile [COUNT]     COUNT: a sample, by the seed in TILEC_TEST_SEED
+//     own_allocations ask|cached|serve FILE.tile [COUNT]     COUNT: a sample, by the seed in TILEC_TEST_SEED
+//
+// `cached`: what the compile cache has, on disk and, in the same context again, in memory.
 //
 // Twice: the n-th request alone, and all from the n-th on. A call that goes on without what it asked for (a thread, a
 // process ahead of time) gives the same result.
@@ -27,7 +29,9 @@ struct Scene {
     TilecStatus (*play)(Scene *scene, TilecDiagnostic *said, bool *same);   // *said: the first diagnostic
     const char *name, *text;                                                // of the source
     size_t length;
-    const char *ptx;   // of a compile to which nothing was refused
+    const char *ptx;     // of a compile to which nothing was refused
+    const char *cache;   // its folder, or "off"
+    int earlier;         // so many compiles in the same context before
     char message[100];
 };
 
@@ -39,9 +43,33 @@ static int open_files(void) {
     return count;
 }
 
+static void remove_folder(const char *path) {
+    char command[200];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    if (system(command)) fputs("the folder stays\n", stderr);
+}
+
 static bool is_same(Scene *scene, TilecStatus status, const char *ptx) {
     if (!scene->ptx && status == TILEC_OK) scene->ptx = strdup(ptx);
     return status != TILEC_OK || strcmp(ptx, scene->ptx) == 0;
+}
+
+static void read_said(Scene *scene, Arena *arena, const CompileReply *reply, TilecDiagnostic *said) {
+    DiagSink *sink = diag_sink_new(arena);
+    if (!diag_read(sink, reply->diagnostics, reply->diagnostics_size) || diag_count(sink) == 0) return;
+    DiagView first = diag_view(sink, 0);
+    said->code = (int)first.code;
+    snprintf(scene->message, sizeof scene->message, "%s", first.message);
+    said->message = scene->message;
+}
+
+// The first diagnostic of a reply, unless memory for it is refused.
+static void keep_said(Scene *scene, const CompileReply *reply, TilecDiagnostic *said) {
+    Failure failure;
+    Arena *arena = reply->diagnostics ? arena_new(libc_allocator, &failure) : NULL;
+    if (!arena) return;
+    if (!FAILURE_CAUGHT(&failure)) read_said(scene, arena, reply, said);
+    arena_free(arena);
 }
 
 // What is told by a diagnostic has to be kept: what tells it is destroyed.
@@ -58,9 +86,15 @@ static TilecStatus ask(Scene *scene, TilecDiagnostic *said, bool *same) {
     TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
     options.target = "sm_90a";
     options.no_assemble = true;
+    options.cache = scene->cache;
     TilecStatus status = tilec_context_create(NULL, &context);
     if (status != TILEC_OK) return status;
-    status = tilec_compile(context, scene->name, scene->text, scene->length, &options, &artefact, &diagnostics);
+    for (int i = 0; i < scene->earlier && status == TILEC_OK; i++) {
+        status = tilec_compile(context, scene->name, scene->text, scene->length, &options, &artefact, NULL);
+        tilec_artefact_destroy(artefact);
+    }
+    if (status == TILEC_OK)
+        status = tilec_compile(context, scene->name, scene->text, scene->length, &options, &artefact, &diagnostics);
     *same = is_same(scene, status, tilec_artefact_ptx(artefact));
     keep(scene, diagnostics, said);
     tilec_diagnostics_destroy(diagnostics);
@@ -80,7 +114,7 @@ static TilecStatus serve(Scene *scene, TilecDiagnostic *said, bool *same) {
     answer_request(&request, &answer);
     TilecStatus status = (TilecStatus)answer.reply.status;
     *same = is_same(scene, status, answer.reply.ptx);
-    keep(scene, answer.diagnostics, said);
+    keep_said(scene, &answer.reply, said);
     answer_free(&answer);
     return status;
 }
@@ -152,9 +186,14 @@ static int refuse_each(Scene *scene, long sample, unsigned long seed) {
 int main(int argc, char **argv) {
     const char *seed = getenv("TILEC_TEST_SEED"), *what = argc > 1 ? argv[1] : "";
     long sample = argc > 3 ? atol(argv[3]) : 0;
-    Scene scene = {.name = argc > 2 ? argv[2] : "launch"};
+    char folder[] = "/tmp/tilec_XXXXXX";
+    Scene scene = {.name = argc > 2 ? argv[2] : "launch", .cache = "off"};
+    bool cached = strcmp(what, "cached") == 0 && mkdtemp(folder);
+    if (cached) scene.cache = folder, scene.earlier = 1;
     if (strcmp(what, "launch") == 0) scene.play = launch;
-    else if (argc > 2) scene.play = strcmp(what, "ask") == 0 ? ask : serve;
+    else if (argc > 2) scene.play = strcmp(what, "serve") == 0 ? serve : ask;
     if (!scene.play || (argc > 2 && !(scene.text = read_text(argv[2], &scene.length)))) return 2;
-    return refuse_each(&scene, sample, seed ? strtoul(seed, NULL, 16) : 1);
+    int code = refuse_each(&scene, sample, seed ? strtoul(seed, NULL, 16) : 1);
+    if (cached) remove_folder(folder);
+    return code;
 }

@@ -25,7 +25,8 @@ static CompileRequest full_request(const cpu_set_t *processors) {
                             .length = 16,
                             .folder = "/",
                             .target = "sm_80",
-                            .record = "",
+                            .record = "r",
+                            .record_text = "",
                             .define_count = 2,
                             .defines = defines,
                             .memory_limit = 1LL << 40,
@@ -45,7 +46,8 @@ static void test_request(void **state) {
     assert_string_equal(read.name, "a.tile");
     assert_int_equal(read.length, 16);
     assert_memory_equal(read.text, request.text, 16);
-    assert_string_equal(read.record, "");
+    assert_string_equal(read.record, "r");
+    assert_string_equal(read.record_text, "");
     assert_null(read.only);
     assert_int_equal(read.define_count, 2);
     assert_string_equal(read.defines[1].name, "B");
@@ -57,21 +59,24 @@ static void test_request(void **state) {
 // No damaged byte leads out of the message.
 static void test_damaged_reply(void **state) {
     Arena *arena = *state;
-    static const TilecDiagnostic diagnostic = {.code = 7, .file = "f", .line = 3, .message = "m", .remedy = ""};
+    static const CompileImport import = {"a.tile", "a\0b", 3};
     CompileReply reply = {.ptx = "ptx",
                           .manifest = "{}",
                           .cubin = "\1\2",
                           .cubin_size = 2,
-                          .count = 1,
-                          .diagnostics = &diagnostic,
-                          .text = "t",
-                          .json = "j"};
+                          .diagnostics = "d",
+                          .diagnostics_size = 1,
+                          .import_count = 1,
+                          .imports = &import};
     CompileReply read;
     StrBuf message;
     sb_init(&message, arena);
     reply_write(&reply, &message);
     assert_true(reply_read(arena, message.text, message.length, &read));
-    assert_int_equal(read.diagnostics[0].line, 3);
+    assert_int_equal(read.diagnostics[0], 'd');
+    assert_string_equal(read.imports[0].path, "a.tile");
+    assert_int_equal(read.imports[0].length, 3);
+    assert_memory_equal(read.imports[0].text, import.text, 3);
     assert_int_equal(read.cubin_size, 2);
     for (size_t at = 0; at < message.length; at++)
         for (int value = 0; value < 256; value += 51) {
