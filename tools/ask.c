@@ -1,5 +1,4 @@
 #include "tools/ask.h"
-#include "codegen/process.h"
 #include "runtime/cache/cache.h"
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@ bool ask_open(Tool *tool, const char *path, const Target *target, Ask *out) {
                              .folder = getcwd(folder, FOLDER) ? folder : "",
                              .target = target->name,
                              .only = option_text(o, OPTION_ONLY, NULL),
-                             .ptxas = ptxas ? ptxas : find_program(tool->arena, "ptxas"),
+                             .ptxas = ptxas ? ptxas : assembler_find(tool->arena),
                              .import_root = option_text(o, OPTION_IMPORT_ROOT, NULL),
                              .define_count = count,
                              .defines = given,

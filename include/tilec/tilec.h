@@ -356,6 +356,24 @@ TILEC_API TilecStatus tilec_select(const TilecArtefact *artefact, const TilecKer
                                    size_t arg_count, int multiprocessors, TilecSelection *out,
                                    TilecDiagnostics **diagnostics);
 
+// ---- running on the host ----
+
+typedef struct TilecEmulation {
+    size_t size;
+    uint64_t seed;       // of the order in which warps and asynchronous copies run
+    int64_t max_steps;   // instructions of a CTA before the call ends with a diagnostic; 0: 10^9
+} TilecEmulation;
+
+// Runs a kernel or program of a source on the CPU, without a device: for tests, and where there is no GPU. Tensors are in
+// memory of the host; `out` and `inout` ones hold the results after TILEC_OK, and are as they were after anything else.
+// Arguments are checked as those of a launch. What the kernel does wrong (a race, an access outside of a tensor, a failed
+// assert, an element read that was never written) is a diagnostic; what it prints is one, a remark.
+// The kernel runs in a process of its own, within the limits of `options`, of which those for code are not used.
+// `emulation` may be NULL.
+TILEC_API TilecStatus tilec_emulate(TilecContext *context, const char *name, const char *text, size_t length,
+                                    const TilecCompileOptions *options, const char *kernel, const TilecArg *args,
+                                    size_t arg_count, const TilecEmulation *emulation, TilecDiagnostics **diagnostics);
+
 #ifdef __cplusplus
 }
 #endif

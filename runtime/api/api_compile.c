@@ -1,7 +1,7 @@
-// tilec_compile: the artefact of an earlier compile, else what runtime/cache/ has, else what a process of runtime/worker/
+// tilec_compile and tilec_emulate. A compile gives the artefact of an earlier compile, else what runtime/cache/ has, else what a process of runtime/worker/
 // makes.
-#include "codegen/process.h"
 #include "runtime/api/api.h"
+#include "runtime/api/arguments.h"
 #include "runtime/api/recent.h"
 #include "runtime/api/status.h"
 #include "support/files.h"
@@ -22,7 +22,6 @@ typedef struct CompileJob {
     TilecArtefact **out;
 } CompileJob;
 
-// ptxas is searched here: the process's environment is that of its start.
 static CompileRequest request_of(const CompileJob *c, const char *folder, const cpu_set_t *processors) {
     const TilecCompileOptions *options = &c->options;
     return (CompileRequest){
@@ -32,7 +31,7 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .folder = folder,
         .target = options->target,
         .only = options->only,
-        .ptxas = options->ptxas || options->no_assemble ? options->ptxas : find_program(c->job.arena, "ptxas"),
+        .ptxas = options->ptxas || options->no_assemble ? options->ptxas : assembler_find(c->job.arena),
         .record = options->record,
         .repro_dir = options->repro_dir,
         .import_root = options->import_root,
@@ -127,6 +126,10 @@ static bool make_request(CompileJob *c) {
     c->request = request_of(c, folder, processors);
     c->request.record_text = record.text;
     c->request.record_length = record.length;
+    c->asked.path = c->options.compiler ? c->options.compiler : compiler_find(job->arena);
+    c->asked.time_limit = c->options.time_limit;
+    c->asked.until = (MessageWait){.cancelled = c->options.cancelled, .cancelled_user = c->options.cancelled_user};
+    if (c->options.time_limit > 0) c->asked.until.deadline = milliseconds_now() + c->options.time_limit;
     return true;
 }
 
@@ -136,13 +139,19 @@ static TilecStatus compile_elsewhere(Job *job) {
     CacheSettings cache = cache_settings(job->arena, options->cache);
     CacheHash key;
     if (!make_request(c)) return status_of(job->sink, 0);
-    c->asked.path = options->compiler ? options->compiler : compiler_find(job->arena);
-    c->asked.time_limit = options->time_limit;
-    c->asked.until = (MessageWait){.cancelled = options->cancelled, .cancelled_user = options->cancelled_user};
-    if (options->time_limit > 0) c->asked.until.deadline = milliseconds_now() + options->time_limit;
     bool has_key = key_of(c, &cache, &key);
     if (has_key && find_recent(c, key)) return TILEC_OK;
     return compile_anew(c, &cache, has_key ? &key : NULL);
+}
+
+// NULL: the call can be made, and c->options are set; else what is wrong with it.
+static const char *fault_of(CompileJob *c, const TilecCompileOptions *options) {
+    // Fields that an older caller lacks stay zero, the default.
+    if (!struct_in(&c->options, sizeof c->options, options)) return "the options have no size: use TILEC_INIT";
+    bool named = c->options.define_count == 0 || c->options.defines;
+    for (size_t i = 0; named && i < c->options.define_count; i++)
+        named = c->options.defines[i].name && c->options.defines[i].value;
+    return named ? NULL : "a define has no name or no value";
 }
 
 TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
@@ -155,14 +164,107 @@ TilecStatus tilec_compile(TilecContext *context, const char *name, const char *t
     CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
     c.compilers = &context->compilers;
     c.recent = &context->recent;
-    // Fields that an older caller lacks stay zero, the default.
-    if (!struct_in(&c.options, sizeof c.options, options))
-        return misuse(host, diagnostics, "the options of tilec_compile have no size: use TILEC_INIT");
-    bool named = c.options.define_count == 0 || c.options.defines;
-    for (size_t i = 0; named && i < c.options.define_count; i++)
-        named = c.options.defines[i].name && c.options.defines[i].value;
-    if (!named) return misuse(host, diagnostics, "a define of tilec_compile has no name or no value");
+    const char *fault = fault_of(&c, options);
+    if (fault) return misuse(host, diagnostics, fault);
     TilecStatus status = artefact_job_run(&c.job, compile_elsewhere, artefact, diagnostics);
     compiler_end(&context->compilers, c.compiler);   // one that did not answer, or not as it should
+    return status;
+}
+
+// ---- emulation ----
+
+typedef struct EmulateJob {
+    CompileJob compile;   // the request, and who answers it
+    const char *kernel;
+    const TilecArg *args;
+    size_t count;
+    TilecEmulation emulation;
+} EmulateJob;
+
+static const SentArgument *send_arguments(EmulateJob *e) {
+    Job *job = &e->compile.job;
+    SentArgument *out = NEW_ARRAY(job->arena, SentArgument, e->count + 1);
+    for (size_t i = 0; i < e->count; i++) {
+        SentArgument *sent = &out[i];
+        *sent = (SentArgument){.arg = argument_at(e->args, i), .same = -1};
+        if (!argument_span(&sent->arg, &sent->size)) continue;
+        for (size_t k = 0; k < i && sent->same < 0; k++)
+            if (out[k].arg.kind == TILEC_TENSOR && out[k].arg.data == sent->arg.data && out[k].size == sent->size)
+                sent->same = (int64_t)k;
+        if (sent->same < 0) sent->data = sent->arg.data;
+    }
+    return out;
+}
+
+// Elements alone: what lies between them is not the tensor's.
+static void take_elements(const TilecArg *arg, const char *from) {
+    int64_t index[TILEC_MAX_RANK] = {0}, offset = 0;
+    Type type;
+    size_t width = type_of_public(arg->type, &type) ? (size_t)type_bytes(type) : 0;
+    for (int d = 0; d >= 0;) {
+        memcpy((char *)arg->data + (size_t)offset * width, from + (size_t)offset * width, width);
+        for (d = arg->rank - 1; d >= 0; d--) {
+            offset += arg->strides[d];
+            if (++index[d] < arg->shape[d]) break;
+            offset -= arg->strides[d] * arg->shape[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static void take_outputs(const EmulateJob *e, const CompileReply *reply) {
+    for (int64_t i = 0; i < reply->output_count; i++) {
+        const SentOutput *output = &reply->outputs[i];
+        const SentArgument *sent = &e->compile.request.emulation.args[output->index];
+        take_elements(&sent->arg, output->data);
+    }
+}
+
+static bool outputs_fit(const EmulateJob *e, const CompileReply *reply) {
+    for (int64_t i = 0; i < reply->output_count; i++) {
+        const SentOutput *output = &reply->outputs[i];
+        if (output->index < 0 || (uint64_t)output->index >= e->count ||
+            output->size != e->compile.request.emulation.args[output->index].size)
+            return false;
+    }
+    return true;
+}
+
+static TilecStatus emulate_elsewhere(Job *job) {
+    EmulateJob *e = (EmulateJob *)job;
+    CompileJob *c = &e->compile;
+    CompileReply reply = {0};
+    if (!make_request(c)) return status_of(job->sink, 0);
+    c->request.emulation = (Emulation){.kernel = e->kernel,
+                                       .seed = (int64_t)e->emulation.seed,
+                                       .max_steps = e->emulation.max_steps,
+                                       .count = (int64_t)e->count,
+                                       .args = send_arguments(e)};
+    if (!ask(c, &reply)) return status_of(job->sink, 0);
+    if (!diag_read(job->sink, reply.diagnostics, reply.diagnostics_size) || !outputs_fit(e, &reply))
+        return TILEC_ERROR_INTERNAL;
+    if (reply.status == TILEC_OK) take_outputs(e, &reply);
+    return (TilecStatus)reply.status;
+}
+
+TilecStatus tilec_emulate(TilecContext *context, const char *name, const char *text, size_t length,
+                          const TilecCompileOptions *options, const char *kernel, const TilecArg *args,
+                          size_t arg_count, const TilecEmulation *emulation, TilecDiagnostics **diagnostics) {
+    Allocator host = context ? context->host : libc_allocator;
+    if (!context || !name || !text || !options || !kernel || (arg_count && !args))
+        return misuse(host, diagnostics, "tilec_emulate takes no NULL but for `emulation` and the diagnostics");
+    EmulateJob e = {.compile = {.job = {.host = host}, .name = name, .text = text, .length = length}};
+    e.kernel = kernel;
+    e.args = args;
+    e.count = arg_count;
+    e.compile.compilers = &context->compilers;
+    const char *fault = fault_of(&e.compile, options);
+    if (!fault) fault = arguments_fault(args, arg_count);
+    if (!fault && emulation && !struct_in(&e.emulation, sizeof e.emulation, emulation))
+        fault = "the emulation has no size: use TILEC_INIT";
+    if (fault) return misuse(host, diagnostics, fault);
+    if (!e.compile.options.target) e.compile.options.target = "sm_80";
+    TilecStatus status = job_run(&e.compile.job, emulate_elsewhere, diagnostics);
+    compiler_end(&context->compilers, e.compile.compiler);
     return status;
 }

@@ -109,8 +109,28 @@ TilecArg tilec_dlpack(const struct DLTensor *tensor) {
 
 // ---- reading ----
 
+bool argument_span(const TilecArg *arg, size_t *bytes) {
+    Type type;
+    int64_t last = 0;
+    *bytes = 0;
+    if (arg->kind != TILEC_TENSOR || !type_of_public(arg->type, &type) || !arg->data) return false;
+    for (int d = 0; d < arg->rank; d++) {
+        int64_t reach;
+        if (arg->shape[d] <= 0) return false;
+        if (arg->shape[d] > 1 &&
+            (arg->strides[d] < 0 || __builtin_mul_overflow(arg->shape[d] - 1, arg->strides[d], &reach) ||
+             __builtin_add_overflow(last, reach, &last)))
+            return false;
+    }
+    int64_t size;
+    if (__builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, (int64_t)type_bytes(type), &size))
+        return false;
+    *bytes = (size_t)size;
+    return true;
+}
+
 // All elements of an array have the size of the first: that of the caller's header.
-static TilecArg argument_at(const TilecArg *args, size_t index) {
+TilecArg argument_at(const TilecArg *args, size_t index) {
     TilecArg out = {0};
     struct_in(&out, sizeof out, (const char *)args + args->size * index);
     return out;
@@ -169,19 +189,24 @@ static bool is_empty(const TilecArg *arg) {
     return false;
 }
 
+static const char *place_text(int device, char out[32]) {
+    snprintf(out, 32, device == TILEC_HOST ? "in memory of the host" : "on device %d", device);
+    return out;
+}
+
 bool arguments_there(DiagSink *sink, const PlanEntry *entry, size_t count, const TilecArg *args, int device) {
     for (size_t i = 0; i < count; i++) {
         TilecArg arg = argument_at(args, i);
         const PlanParam *p = tensor_param(entry, i, &arg);
-        char place[32] = "in memory of the host";
+        char place[32], here[32];
         if (!p || is_empty(&arg)) continue;
         if (!arg.data) {
             diag(sink, (Span){0}, T_ARGUMENT_NULL, p->name, entry->name);
             return false;
         }
         if (arg.device == TILEC_ANY_DEVICE || arg.device == device) continue;
-        if (arg.device != TILEC_HOST) snprintf(place, sizeof place, "on device %d", arg.device);
-        diag(sink, (Span){0}, T_ARGUMENT_DEVICE, p->name, entry->name, place, device);
+        diag(sink, (Span){0}, T_ARGUMENT_DEVICE, p->name, entry->name, place_text(arg.device, place),
+             device == TILEC_HOST ? "on the host" : place_text(device, here));
         return false;
     }
     return true;

@@ -58,6 +58,10 @@ const char *compiler_find(Arena *arena) {
     return found ? found : find_program(arena, "tilec");
 }
 
+const char *assembler_find(Arena *arena) {
+    return find_program(arena, "ptxas");
+}
+
 // ---- starting and ending it ----
 
 // Signals as a program expects them, whatever the host ignores or blocks, and a group of its own, which includes ptxas.

@@ -20,6 +20,9 @@ void pool_close(CompilerPool *pool);   // ends the idle ones
 // The program tilec: the environment variable TILEC_COMPILER, else as TilecCompileOptions.compiler says; NULL: not found.
 const char *compiler_find(Arena *arena);
 
+// ptxas, on PATH or in CUDA's usual folders; NULL: not found. It is searched here: a process has the environment of its start.
+const char *assembler_find(Arena *arena);
+
 typedef struct CompilerOptions {
     const char *path;     // of the program tilec; NULL: it was not found
     int64_t time_limit;   // milliseconds, for the message where `until` is over

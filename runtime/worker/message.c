@@ -30,6 +30,37 @@ static RecordValue *shape_fields(Wire *wire, const RecordValue *given, int64_t *
     return values;
 }
 
+static void argument_fields(Wire *wire, SentArgument *a) {
+    int64_t kind = a->arg.kind, type = a->arg.type, device = a->arg.device, rank = a->arg.rank;
+    int64_t address = (int64_t)(intptr_t)a->arg.data, real;
+    memcpy(&real, &a->arg.real, sizeof real);
+    int64_t *numbers[] = {&kind, &type, &device, &rank, &address, &a->arg.integer, &real, &a->same};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) wire_number(wire, numbers[i]);
+    for (int d = 0; d < TILEC_MAX_RANK; d++) wire_number(wire, &a->arg.shape[d]), wire_number(wire, &a->arg.strides[d]);
+    wire_bytes(wire, &a->data, &a->size);
+    a->arg.size = sizeof a->arg;
+    a->arg.kind = (TilecArgKind)kind;
+    a->arg.type = (TilecType)type;
+    a->arg.device = (int)device;
+    a->arg.rank = (int)rank;
+    a->arg.data = (void *)(intptr_t)address;
+    memcpy(&a->arg.real, &real, sizeof real);
+}
+
+static void emulation_fields(Wire *wire, Emulation *e) {
+    wire_text(wire, &e->kernel);
+    wire_number(wire, &e->seed);
+    wire_number(wire, &e->max_steps);
+    SentArgument *args = wire_list(wire, e->args, &e->count, sizeof *args);
+    e->args = args;
+    for (int64_t i = 0; i < e->count; i++) {
+        SentArgument arg = wire->out ? args[i] : (SentArgument){0};
+        argument_fields(wire, &arg);
+        wire->broken |= arg.same >= i;
+        if (!wire->out) args[i] = arg;
+    }
+}
+
 static void request_fields(Wire *wire, CompileRequest *r) {
     const char **texts[] = {&r->name,  &r->folder, &r->target,    &r->only,
                             &r->ptxas, &r->record, &r->repro_dir, &r->import_root};
@@ -41,9 +72,22 @@ static void request_fields(Wire *wire, CompileRequest *r) {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) wire_text(wire, texts[i]);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) wire_number(wire, numbers[i]);
     r->defines = define_fields(wire, r->defines, &r->define_count);
+    emulation_fields(wire, &r->emulation);
     r->shape = shape_fields(wire, r->shape, &r->shape_count);
     wire->broken |= !r->text || !r->name || !r->folder || (r->record && !r->record_text);
     wire->broken |= r->processors && set != sizeof *r->processors;
+}
+
+static void output_fields(Wire *wire, CompileReply *r) {
+    SentOutput *outputs = wire_list(wire, r->outputs, &r->output_count, sizeof *outputs);
+    r->outputs = outputs;
+    for (int64_t i = 0; i < r->output_count; i++) {
+        SentOutput output = wire->out ? outputs[i] : (SentOutput){0};
+        wire_number(wire, &output.index);
+        wire_bytes(wire, &output.data, &output.size);
+        if (!wire->out) outputs[i] = output;
+        wire->broken |= !output.data;
+    }
 }
 
 static void reply_fields(Wire *wire, CompileReply *r) {
@@ -61,6 +105,7 @@ static void reply_fields(Wire *wire, CompileReply *r) {
         if (!wire->out) imports[i] = import;
         wire->broken |= !import.path || !import.text;
     }
+    output_fields(wire, r);
     wire->broken |= r->status == TILEC_OK && (!r->ptx || !r->manifest);
 }
 

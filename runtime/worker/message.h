@@ -1,16 +1,32 @@
 // Compiling in another process: the library's side and the other one.
 //
-// In: a CompileRequest of tilec_compile. Out: a CompileReply. Errors: diagnostics of the reply; what the process did
+// In: a CompileRequest of tilec_compile or tilec_emulate. Out: a CompileReply. Errors: diagnostics of the reply; what the process did
 // instead of replying is the library's to report. docs/decisions.md says why a process. The files of runtime/worker/:
 //
 //     message      requests and replies as bytes, sent through a socket
 //     compiler     the library's side: finds `tilec`, keeps processes, asks them
-//     serve        `tilec serve-compiles`, the other side; the only file that needs the compiler
+//     emulate      runs a kernel on the emulator, for serve
+//     serve        `tilec serve-compiles`, the other side; with emulate the only file that needs the compiler
 #pragma once
 #include "runtime/compile/record.h"
 #include "support/strbuf.h"
 #include "tilec/tilec.h"
 #include <sched.h>
+
+// A kernel to run on the emulator, with its arguments.
+typedef struct SentArgument {
+    TilecArg arg;       // `data` is an address of the caller
+    int64_t same;       // index of an earlier argument at the same address; -1: none
+    const void *data;   // from element [0, ..., 0] to the last one; NULL: a scalar, or no element
+    size_t size;
+} SentArgument;
+
+typedef struct Emulation {
+    const char *kernel;   // NULL: none is run
+    int64_t seed, max_steps;
+    int64_t count;
+    const SentArgument *args;
+} Emulation;
 
 // All that decides what a compile gives, but for the files that the source imports, and the programs.
 typedef struct CompileRequest {
@@ -27,6 +43,7 @@ typedef struct CompileRequest {
     int64_t for_shape;   // `shape` is the only one that the code will run with
     int64_t shape_count;
     const RecordValue *shape;
+    Emulation emulation;           // in the place of a compile
     int64_t memory_limit;          // bytes; 0: none
     const cpu_set_t *processors;   // NULL: as they are
 } CompileRequest;
@@ -37,6 +54,12 @@ typedef struct CompileImport {   // a file that was read, and what was in it
     size_t length;
 } CompileImport;
 
+typedef struct SentOutput {   // the tensor of an argument after the emulation
+    int64_t index;
+    const void *data;
+    size_t size;
+} SentOutput;
+
 typedef struct CompileReply {
     int64_t status;
     const char *ptx, *manifest;
@@ -46,6 +69,8 @@ typedef struct CompileReply {
     size_t diagnostics_size;
     int64_t import_count;
     const CompileImport *imports;
+    int64_t output_count;
+    const SentOutput *outputs;   // of an emulation
 } CompileReply;
 
 void request_write(const CompileRequest *request, StrBuf *out);

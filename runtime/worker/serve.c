@@ -3,6 +3,7 @@
 #include "runtime/compile/compile.h"
 #include "runtime/compile/repro.h"
 #include "runtime/worker/compiler.h"
+#include "runtime/worker/emulate.h"
 #include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
@@ -83,6 +84,7 @@ static TilecStatus compile_source(Answer *answer) {
     Record record = {0};
     RecordValues shape = {0};
     Loader loader = loader_of(answer, target, &record, &shape);
+    if (request->emulation.kernel) return emulate_source(answer, &loader, &options);
     if (!loader_open_text(&loader, request->name, request->text, request->length) ||
         !compile(&loader, job->arena, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);
