@@ -169,7 +169,7 @@ static void gather_scratch(Gather *gather, Stmt *reduce) {
     int last = region->buf->rank - 1;   // one lane per element; rows are read as broadcasts
     SharedAccess *access = new_access(gather, region->buf, reduce, true, 1, 1);
     access->exact = meet_between_warps(ARG(reduce, REDUCE_SUM, src).region->buf->layout, access->lanes);
-    FOR_EACH_LANE(access, step, lane, element) element[last] = lane < buf_extent(region->buf, last) ? lane : 0;
+    FOR_EACH_LANE(access, step, lane, element) element[last] = lane % buf_extent(region->buf, last);
 }
 
 // A store by TMA: a warp writes 16 rows of matrices with 8 columns, in two columns of matrices if there are that many.

@@ -111,7 +111,7 @@ static void collect_stmt(Collector *c, Stmt *stmt) {
     case STMT_VAR:
     case STMT_ASSIGN:
         if (stmt->let.value) collect_expr(c, stmt->let.value);
-        if (stmt->kind != STMT_ASSIGN) declare(c, stmt->let.var, stmt->kind == STMT_LET ? stmt->let.value : NULL);
+        declare(c, stmt->let.var, stmt->kind == STMT_LET ? stmt->let.value : NULL);   // (assigned: a `var` of the loop)
         return;
     case STMT_STORE:
         for (int i = 0; i < stmt->store.count; i++) collect_expr(c, stmt->store.indices[i]);

@@ -77,7 +77,6 @@ Expr *run_start(Arena *arena, const TileAccess *access, Var *iter) {
 // ---- runs and groups ----
 
 static int iterator_number(const TileLoop *loop, const Expr *index) {
-    while (index->kind == EXPR_CAST) index = index->operand;
     if (index->kind != EXPR_VAR) return -1;
     for (int i = 0; i < loop->rank; i++)
         if (loop->iters[i] == index->var) return i;

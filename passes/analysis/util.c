@@ -15,10 +15,14 @@ bool starts_copy(const Stmt *stmt) {
     return stmt->kind == STMT_CALL && stmt->call.is_async;
 }
 
+const Stmt *gathering_store(const Stmt *loop) {
+    const Stmt *store = loop->kind == STMT_FOR && loop->loop.body.count == 1 ? loop->loop.body.items[0] : NULL;
+    return store && store->kind == STMT_STORE ? store : NULL;
+}
+
 Expr *copy_slot(const Stmt *copy) {
     CopyOp call;
     if (match_copy(copy, &call)) return call.dst->buf->stage_dims == 1 ? call.dst->dims[0].start : NULL;
-    const Stmt *store = copy->kind == STMT_FOR && copy->loop.body.count == 1 ? copy->loop.body.items[0] : NULL;
-    bool slots = store && store->kind == STMT_STORE && store->store.buf->stage_dims == 1;
-    return slots ? store->store.indices[0] : NULL;
+    const Stmt *store = gathering_store(copy);
+    return store && store->store.buf->stage_dims == 1 ? store->store.indices[0] : NULL;
 }

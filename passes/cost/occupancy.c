@@ -67,8 +67,7 @@ _Static_assert(OPERAND_INDEX(GEMM, a) == 0 && OPERAND_INDEX(GEMM, b) == 1, "the 
 static void note_by_shared(Walk *walk, const Stmt *gemm) {
     for (int i = 0; i < 2; i++) {
         OccupancyBuffer *entry = entry_of(walk, gemm->call.args[i].region->buf);
-        if (!entry || entry->buf->scope != SCOPE_FRAGMENT) continue;
-        entry->by_shared |= i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded);
+        if (entry) entry->by_shared |= i == 1 || (type_bytes(entry->buf->type) == 1 && !entry->is_loaded);
     }
 }
 

@@ -11,9 +11,8 @@ Buf *async_target(const Stmt *stmt) {
     if (!via_is(stmt, VIA_CP_ASYNC) && !via_is(stmt, VIA_TMA) && !by_bulk(stmt)) return NULL;
     CopyOp copy;
     if (match_copy(stmt, &copy)) return copy.dst->buf->scope == SCOPE_SHARED ? copy.dst->buf : NULL;
-    if (stmt->kind != STMT_FOR || stmt->loop.body.count != 1) return NULL;
-    const Stmt *store = stmt->loop.body.items[0];
-    return store->kind == STMT_STORE ? store->store.buf : NULL;
+    const Stmt *store = gathering_store(stmt);
+    return store ? store->store.buf : NULL;
 }
 
 // A gather stores at [i, j], its own iterators, over the buffer's extents.

@@ -280,7 +280,6 @@ static void add_barriers(Waits *w, Stmt *grid) {
     declare(w, grid->loc, &setup);
     set_up(w, grid->loc, &setup);
     rewrite(w, body);
-    while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
     FOR_EACH_ITEM (stmt, &setup) block_insert(w->arena, body, at++, stmt);
 }
 

@@ -99,8 +99,7 @@ static void push_row(Lower *lower, const Stmt *copy, const Rows *rows, Expr *row
     Expr *far[LAYOUT_MAX_RANK], *near[LAYOUT_MAX_RANK];
     int rank = rows->at->count, count = rows->tile->count;
     for (int d = 0; d < rank; d++) far[d] = lower_expr(lower, rows->at->dims[d].start);
-    for (int d = 0; d < count; d++)
-        near[d] = d < rows->tile->buf->stage_dims ? rows->tile->dims[d].start : e_int(arena, 0);
+    for (int d = 0; d < count; d++) near[d] = rows->tile->dims[d].start;   // 0 within the slot: the tile is whole
     if (rows->rank > 1) {
         far[rank - 2] = simplify_expr(arena, lower->facts, e_add(arena, far[rank - 2], row));
         near[count - 2] = row;

@@ -49,7 +49,9 @@ static bool has_plain_iters(const Stmt *loop) {
     return true;
 }
 
-// Index `at` of the element is the tile's begin *start, plus the loop's iterator `own` (-1: none).
+enum { NO_ITERATOR = -1 };
+
+// Index `at` of the element is the tile's begin *start, plus the loop's iterator `own`, or NO_ITERATOR.
 static bool starts_at(Arena *arena, const Stmt *loop, Expr *at, int own, Expr **start) {
     Subst *first = subst_new(arena);
     for (int i = 0; i < loop->loop.count; i++) {
@@ -83,7 +85,7 @@ static Region *shared_tile(Arena *arena, const Stmt *loop, const Expr *value) {
         int own = d - buf->stage_dims;
         if (own < 0) {
             Expr *slot;
-            if (!starts_at(arena, loop, (Expr *)at, -1, &slot)) return NULL;
+            if (!starts_at(arena, loop, (Expr *)at, NO_ITERATOR, &slot)) return NULL;
             tile->dims[d] = (RegionDim){.start = slot};
             continue;
         }
@@ -117,7 +119,7 @@ static bool tile_added_to(Arena *arena, const Stmt *loop, const Body *body, Regi
     int own = 0;
     for (int d = 0; d < element->buf->rank; d++) {
         at[d] = subst_expr(body->lets, element->dims[d].start);
-        if (starts_at(arena, loop, at[d], -1, &dims[d].start)) continue;
+        if (starts_at(arena, loop, at[d], NO_ITERATOR, &dims[d].start)) continue;
         if (own == loop->loop.count || !starts_at(arena, loop, at[d], own, &dims[d].start)) return false;
         dims[d].extent = loop->loop.iters[own++].end;
         expr_const(dims[d].extent, &dims[d].tile);

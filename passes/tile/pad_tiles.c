@@ -80,7 +80,7 @@ static bool loads_all(const Stmt *stmt, const Buf *tile) {
     if (!match_copy(stmt, &copy) || copy.dst->buf != tile || copy.dst->transposed || !region_is_whole(copy.dst))
         return false;
     const RegionDim *last = &copy.src->dims[copy.src->count - 1];
-    return copy.src->buf->scope == SCOPE_GLOBAL && !copy.src->transposed && last->extent &&
+    return copy.src->buf->scope == SCOPE_GLOBAL && !copy.src->transposed &&
            expr_is_int(last->extent, buf_extent(tile, 1)) && last->tile == buf_extent(tile, 1);
 }
 
