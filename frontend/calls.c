@@ -234,7 +234,7 @@ static SemaValue pure_call(Sema *s, const OpInfo *info, const Node *call) {
     if (fold_call(s, info->id, info->operand_count, values, call->span, &folded)) return folded;
     if (info->result == RESULT_PROMOTE) {
         if (!promote(s, info->operand_count, values, out, info->text, call->span)) return value_poison(call->span);
-        if (info->id == OP_CEILDIV && expr_is_int(out[1], 0)) {
+        if (info->id == OP_CEILDIV && is_zero_divisor(s, out[1])) {
             diag(s->sink, call->span, T_ZERO_DIVISOR, "ceildiv");
             return value_poison(call->span);
         }

@@ -188,6 +188,8 @@ SemaValue value_int(Wide value, Span span);
 SemaValue value_float(double value, Span span);
 SemaValue value_expr(Sema *s, Expr *expr, Span span);
 SemaValue value_poison(Span span);
+bool is_zero_divisor(const Sema *s, const Expr *e);   // a literal or const: T0222
+
 static inline bool is_poison(SemaValue v) {
     return v.kind == VALUE_POISON;
 }

@@ -259,8 +259,9 @@ static bool takes(BinaryOp op, Type type) {
 }
 
 // A constant zero; that of a float only in what people write (folding may have made it in printed IR).
-static bool is_zero(const Sema *s, const Expr *e) {
-    return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !s->verbatim);
+// (What a pass has printed may divide by a 0 that it found, where nothing comes.)
+bool is_zero_divisor(const Sema *s, const Expr *e) {
+    return !s->verbatim && (expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0));
 }
 
 SemaValue binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
@@ -276,7 +277,7 @@ SemaValue binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
         return value_poison(span);
     }
     bool whole = b.kind == VALUE_INT || type_is_int(out[1]->type);   // x / 0.0 is an infinity or NaN
-    if ((op == BIN_DIV || op == BIN_MOD) && whole && is_zero(s, out[1])) {
+    if ((op == BIN_DIV || op == BIN_MOD) && whole && is_zero_divisor(s, out[1])) {
         diag(s->sink, span, T_ZERO_DIVISOR, op_texts[op]);
         return value_poison(span);
     }

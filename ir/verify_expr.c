@@ -168,8 +168,6 @@ static void check_binary(Verifier *v, const Context *c, const Expr *e) {
     if (!compares && !logical && !bits) fits = fits && a != TYPE_BOOL;
     if (e->type != (compares || logical ? TYPE_BOOL : a)) fits = false;
     if (!fits) REPORT(v, e->loc, T_OPERAND_TYPES, texts[op], type_text(a), type_text(b));
-    if ((op == BIN_DIV || op == BIN_MOD) && type_is_int(b) && expr_is_int(e->binary.b, 0))
-        REPORT(v, e->loc, T_ZERO_DIVISOR, texts[op]);
 }
 
 void check_expr(Verifier *v, const Context *c, const Expr *e) {

@@ -204,12 +204,6 @@ static void constant_regions_are_inside(void **state) {
     expect_code(&x, T_INDEX_RANGE);
 }
 
-static void nothing_is_divided_by_zero(void **state) {
-    START;
-    PUSH(s_let(x.arena, LET("y", TYPE_I64), e_mod(x.arena, INT(1), INT(0))));
-    expect_code(&x, T_ZERO_DIVISOR);
-}
-
 static void there_is_one_grid(void **state) {
     START;
     block_push(x.arena, &x.func->body, stmt_new(x.arena, STMT_GRID, (Span){0}));
@@ -493,7 +487,6 @@ int main(void) {
         IN_ARENA(indices_fit_the_rank),
         IN_ARENA(constant_indices_are_inside),
         IN_ARENA(constant_regions_are_inside),
-        IN_ARENA(nothing_is_divided_by_zero),
         IN_ARENA(there_is_one_grid),
         IN_ARENA(there_is_a_grid),
         IN_ARENA(break_leaves_a_loop),
