@@ -247,6 +247,12 @@ static void walk(Search *s, const Block *block) {
 }
 
 // ---- examples ----
+typedef struct Choice {
+    const Level *level;
+    int from, to;   // of which accesses it is the iterator
+    Int128 factors[LAYOUT_MAX_RANK];
+} Choice;
+
 typedef struct Pair {
     Search *search;
     const Touch *touches[2];
@@ -255,10 +261,9 @@ typedef struct Pair {
     bool one;             // tensors that may be one
     const char *why;      // they conflict
     int count;
-    struct {
-        const Level *level;
-        int from, to;   // of which accesses it is the iterator
-    } choices[MOST_LEVELS];
+    Choice choices[MOST_LEVELS];
+    // In each dim, from the index of the first to that of the other: a constant and the iterators by their factors.
+    Int128 constants[LAYOUT_MAX_RANK];
     int64_t at[2][MOST_LEVELS];   // the value of the iterator at that depth
 } Pair;
 
@@ -285,13 +290,26 @@ static bool symbols_cancel(const Pair *p, const LinearSum *a, const LinearSum *b
     return a->type == b->type && add_symbols(p, &rest, a, 1) && add_symbols(p, &rest, b, -1) && rest.count == 0;
 }
 
-static Int128 value_of(const Pair *p, int side, const LinearSum *sum) {
-    Int128 value = sum->constant;
+static void add_factor(Pair *p, int side, const Level *level, int d, Int128 factor) {
+    for (Choice *choice = p->choices; choice < p->choices + p->count; choice++)
+        if (choice->level == level && choice->from <= side && side <= choice->to) choice->factors[d] += factor;
+}
+
+static void add_index(Pair *p, int side, int d, int sign) {
+    const LinearSum *sum = &p->touches[side]->indices[d];
+    p->constants[d] += sign * (Int128)sum->constant;
     for (int i = 0; i < sum->count; i++) {
         const Level *level = tried(p, sum->terms[i].atom);
-        if (level) value += (Int128)sum->terms[i].factor * p->at[side][level->depth];
+        if (level) add_factor(p, side, level, d, sign * (Int128)sum->terms[i].factor);
     }
-    return value;
+}
+
+// Whether the distance of both indices is known in the dim.
+static bool find_distance(Pair *p, int d) {
+    if (!symbols_cancel(p, &p->touches[0]->indices[d], &p->touches[1]->indices[d])) return false;
+    add_index(p, 0, d, -1);
+    add_index(p, 1, d, 1);
+    return true;
 }
 
 static bool iterations_differ(const Pair *p) {
@@ -303,7 +321,10 @@ static bool iterations_differ(const Pair *p) {
 
 // In a dim: from the first element of one to that of the other.
 static Int128 distance(const Pair *p, int d) {
-    return value_of(p, 1, &p->touches[1]->indices[d]) - value_of(p, 0, &p->touches[0]->indices[d]);
+    Int128 sum = p->constants[d];
+    for (const Choice *choice = p->choices; choice < p->choices + p->count; choice++)
+        sum += choice->factors[d] * p->at[choice->from][choice->level->depth];
+    return sum;
 }
 
 static int64_t extent_of(const Touch *touch, int d) {
@@ -359,9 +380,7 @@ static bool has_example(Pair *p, int n) {
 
 static bool add_choice(Pair *p, const Level *level, int from, int to) {
     if (p->count == MOST_LEVELS || level->depth >= MOST_LEVELS) return false;
-    p->choices[p->count].level = level;
-    p->choices[p->count].from = from;
-    p->choices[p->count++].to = to;
+    p->choices[p->count++] = (Choice){.level = level, .from = from, .to = to};
     return true;
 }
 
@@ -399,7 +418,7 @@ static bool conflict(Pair *p) {
     if (a->buf != b->buf || p->search->examples++ >= MOST_EXAMPLES) return false;
     if (!find_levels(p) || !choose_iterators(p)) return false;
     for (int d = 0; d < a->buf->rank; d++)
-        if (!symbols_cancel(p, &a->indices[d], &b->indices[d])) return false;
+        if (!find_distance(p, d)) return false;
     return has_example(p, 0);
 }
 
