@@ -1,6 +1,7 @@
-# libtilec, shared and static, with what an embedder needs to find it: CMake's package and pkg-config's file.
+# libtilec, which compiles and launches, and libtilec-launch, which launches only; each shared and static, with what an embedder
+# needs to find it: CMake's package and pkg-config's file.
 #
-# Both libraries are made of one object: what the public functions need of the folders, linked into it (`ld -r`), after
+# The libraries of a name are made of one object: what its public functions need of the folders, linked into it (`ld -r`), after
 # which every other symbol becomes local. So tilec's internal names cannot clash with an embedder's, in the static library
 # too. The compiler, and LLVM but for its BLAKE3, are not in it: `tilec serve-compiles` compiles (runtime/worker/).
 get_target_property(type tilec_runtime TYPE)
@@ -16,35 +17,45 @@ foreach(folder ${TILEC_FOLDERS})
   endif()
 endforeach()
 
-set(object ${PROJECT_BINARY_DIR}/libtilec.o)
-set(archive ${PROJECT_BINARY_DIR}/libtilec.a)
-add_custom_command(
-  OUTPUT ${object} ${archive}
-  COMMAND ${CMAKE_LINKER} -r -o ${object} -u tilec_version -u tilec_compile -u tilec_launch ${archives} ${LLVM_BLAKE3}
-  COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=tilec_* ${object}
-  COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
-  COMMAND ${CMAKE_AR} rcs ${archive} ${object}
-  DEPENDS ${TILEC_FOLDERS} ${archives}
-  COMMENT "Linking libtilec.a"
-  VERBATIM)
-add_custom_target(tilec_static ALL DEPENDS ${archive})
+# tilec_library(NAME TARGET FUNCTION...): libNAME.a by the target TARGET_static and libNAME.so by TARGET_shared, of what these
+# functions need.
+function(tilec_library name target)
+  set(object ${PROJECT_BINARY_DIR}/lib${name}.o)
+  set(archive ${PROJECT_BINARY_DIR}/lib${name}.a)
+  list(TRANSFORM ARGN PREPEND "-u" OUTPUT_VARIABLE roots)
+  add_custom_command(
+    OUTPUT ${object} ${archive}
+    COMMAND ${CMAKE_LINKER} -r -o ${object} ${roots} ${archives} ${LLVM_BLAKE3}
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard --keep-global-symbol=tilec_* ${object}
+    COMMAND ${CMAKE_COMMAND} -E rm -f ${archive}
+    COMMAND ${CMAKE_AR} rcs ${archive} ${object}
+    DEPENDS ${TILEC_FOLDERS} ${archives}
+    COMMENT "Linking lib${name}.a"
+    VERBATIM)
+  add_custom_target(${target}_static ALL DEPENDS ${archive})
+  set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+  add_library(${target}_shared SHARED ${object})
+  add_dependencies(${target}_shared ${target}_static)
+  target_link_libraries(${target}_shared PRIVATE m ${CMAKE_DL_LIBS})
+  target_link_options(${target}_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libtilec.map)
+  target_include_directories(${target}_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+  set_target_properties(${target}_shared PROPERTIES
+    OUTPUT_NAME ${name}
+    LINKER_LANGUAGE C
+    LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libtilec.map
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR})
+  install(TARGETS ${target}_shared)
+  install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endfunction()
 
-set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-add_library(tilec_shared SHARED ${object})
-add_dependencies(tilec_shared tilec_static)
-target_link_libraries(tilec_shared PRIVATE m ${CMAKE_DL_LIBS})
-target_link_options(tilec_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libtilec.map)
-target_include_directories(tilec_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-add_library(Tilec::tilec ALIAS tilec_shared)   # the name of the package, for add_subdirectory and FetchContent
-set_target_properties(tilec_shared PROPERTIES
-  OUTPUT_NAME tilec
-  LINKER_LANGUAGE C
-  LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/libtilec.map
-  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-  VERSION ${PROJECT_VERSION}
-  SOVERSION ${PROJECT_VERSION_MAJOR})
+tilec_library(tilec tilec tilec_version tilec_compile tilec_launch)
+tilec_library(tilec-launch tilec_launch tilec_version tilec_launch)
+add_library(Tilec::tilec ALIAS tilec_shared)   # the names of the package, for add_subdirectory and FetchContent
+add_library(Tilec::launch ALIAS tilec_launch_shared)
 
-# What a program has to link beside libtilec.a.
+# What a program has to link beside an archive.
 set(TILEC_STATIC_DEPENDENCIES m ${CMAKE_DL_LIBS})
 if(TILEC_SANITIZE)
   list(APPEND TILEC_STATIC_DEPENDENCIES -fsanitize=address,undefined)
@@ -64,11 +75,14 @@ configure_package_config_file(cmake/TilecConfig.cmake.in TilecConfig.cmake INSTA
                               PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 file(RELATIVE_PATH TILEC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})   # multiarch: three up
+set(TILEC_PC_NAME tilec)
+set(TILEC_PC_DESCRIPTION "compiler for GPU tile kernels")
 configure_file(cmake/tilec.pc.in tilec.pc @ONLY)
+set(TILEC_PC_NAME tilec-launch)
+set(TILEC_PC_DESCRIPTION "launches GPU kernels compiled by tilec")
+configure_file(cmake/tilec.pc.in tilec-launch.pc @ONLY)
 
-install(TARGETS tilec_shared)
-install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/tilec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TilecConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfigVersion.cmake
         DESTINATION ${package_dir})
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc ${CMAKE_CURRENT_BINARY_DIR}/tilec-launch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -49,7 +49,7 @@ bool ask_record(Tool *tool, const char *path, Ask *ask) {
 
 static bool compile_here(void *user, CompileReply *reply) {
     Ask *ask = user;
-    answer_request(&ask->request, &ask->answer);
+    answer_request(&ask->request, (PhaseHook){0}, &ask->answer);
     *reply = ask->answer.reply;
     return true;
 }

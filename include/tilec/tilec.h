@@ -22,7 +22,8 @@
 //               global state. docs/threat-model.md says what a source can do, and which limits hold.
 //   Threads     Any number of threads may use a context, an artefact or a module at the same time (if the allocator is
 //               thread-safe). A TilecDiagnostics belongs to one thread at a time. Compiles of several threads run in as
-//               many processes, each with up to one thread per processor of the caller's affinity mask.
+//               many processes, each with up to one thread per processor of the caller's affinity mask
+//               (TilecCompileOptions.threads: at most so many).
 //   Versions    Every structure that a caller makes starts with `size`, set by TILEC_INIT (a pair of strings, TilecDefine,
 //               alone has none), so that a program built against an older header keeps working. Elements of an array of
 //               structures all have one size. docs/design/product.md says what a minor version may change.
@@ -160,6 +161,11 @@ typedef struct TilecCompileOptions {
     // Folder of the compile cache; "off": none. NULL: the environment variable TILEC_CACHE, else the user's cache folder.
     const char *cache;
     bool remarks;   // says which optimizations were not applied, and why
+    int threads;   // at most so many processors compile, those of ptxas included; 0: all that the calling thread may use
+    // Called in the calling thread as a phase begins: "elaborate", "passes", "codegen", "ptxas". Not where the result is
+    // kept from an earlier compile. NULL: never.
+    void (*progress)(void *user, const char *phase);
+    void *progress_user;
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

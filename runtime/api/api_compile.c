@@ -41,6 +41,7 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .lines = !options->no_lines,
         .assemble = !options->no_assemble,
         .remarks = options->remarks,
+        .phases = options->progress != NULL,
         .memory_limit = options->memory_limit,
         .processors = processors,
     };
@@ -113,6 +114,20 @@ static TilecStatus compile_anew(CompileJob *c, const CacheSettings *cache, const
     return status;
 }
 
+// So many of the processors that the calling thread may use, from the one on that it runs on: compiles of several threads
+// take different ones.
+static void limit_processors(cpu_set_t *set, int most) {
+    cpu_set_t chosen;
+    int start = sched_getcpu();
+    if (most <= 0 || start < 0) return;
+    CPU_ZERO(&chosen);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&chosen) < most; i++) {
+        int processor = (start + i) % CPU_SETSIZE;
+        if (CPU_ISSET(processor, set)) CPU_SET(processor, &chosen);
+    }
+    *set = chosen;
+}
+
 static bool make_request(CompileJob *c) {
     enum { FOLDER = 4096 };
     Job *job = &c->job;
@@ -122,12 +137,15 @@ static bool make_request(CompileJob *c) {
     if (!getcwd(folder, FOLDER)) folder[0] = 0;
     CPU_ZERO(processors);
     sched_getaffinity(0, sizeof *processors, processors);
+    limit_processors(processors, c->options.threads);
     if (c->options.record && !record_load(job->arena, job->sink, c->options.record, true, &record)) return false;
     c->request = request_of(c, folder, processors);
     c->request.record_text = record.text;
     c->request.record_length = record.length;
     c->asked.path = c->options.compiler ? c->options.compiler : compiler_find(job->arena);
     c->asked.time_limit = c->options.time_limit;
+    c->asked.progress = c->options.progress;
+    c->asked.progress_user = c->options.progress_user;
     c->asked.until = (MessageWait){.cancelled = c->options.cancelled, .cancelled_user = c->options.cancelled_user};
     if (c->options.time_limit > 0) c->asked.until.deadline = milliseconds_now() + c->options.time_limit;
     return true;

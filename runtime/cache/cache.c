@@ -91,7 +91,7 @@ static bool program_hash(Arena *arena, const CacheStore *store, ProgramHashes *k
 static void add_request(StrBuf *key, const CompileRequest *request) {
     CompileRequest what = *request;
     what.processors = NULL;
-    what.memory_limit = 0;
+    what.memory_limit = what.phases = 0;
     what.repro_dir = what.ptxas = NULL;
     request_write(&what, key);
 }

@@ -83,6 +83,10 @@ bool run_pipeline(Module *module, const CompileOptions *options) {
     return fail_scope(module->failure, run_hooked, after_passes, &p);
 }
 
+static void begin(const CompileOptions *options, const char *phase) {
+    if (options->phases.begin) options->phases.begin(options->phases.user, phase);
+}
+
 // `print` passes its arguments on the stack, so the stack frame of such a kernel is no sign of spills.
 static bool prints(const Compiled *out, const char *symbol) {
     const Func *kernel = kernel_with_symbol(out->module, symbol);
@@ -135,6 +139,7 @@ static bool assemble_and_pack(const CompileOptions *options, const AssembleOptio
     Module *module = out->module;
     bool with_cubin = options->upto == UPTO_CUBIN;
     if (with_cubin) {
+        begin(options, "ptxas");
         if (!assemble(module->arena, module->failure, module->sink, out->ptx, assembling, &out->cubin)) return false;
         out->times.assemble = out->cubin.seconds;
         warn_spills(out);
@@ -166,12 +171,14 @@ static bool passes_to_plan(void *user) {
     const CompileOptions *options = job->options;
     Compiled *out = job->out;
     double start = seconds_now();
+    begin(options, "passes");
     if (!run_pipeline(out->module, options)) return false;
     limit_recorded_tiles(job->loader, out->module);
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
     if (!all_lowered(out->module) || !annotate(options, out->module)) return false;
     repro_codegen(&job->repro, out->module, options);
+    begin(options, "codegen");
     return job->ok = generate(options, out) && assemble_and_pack(options, &job->assembling, out);
 }
 
@@ -184,6 +191,7 @@ static void after_compile(void *user) {
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
     double start = seconds_now();
     *out = (Compiled){.times.parse = loader->parse_seconds};
+    begin(options, "elaborate");
     out->module = load_module(loader, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;

@@ -18,6 +18,11 @@
 #include "runtime/compile/load_module.h"
 #include "runtime/plan/plan.h"
 
+typedef struct PhaseHook {
+    void (*begin)(void *user, const char *phase);   // NULL: not told
+    void *user;
+} PhaseHook;
+
 typedef enum { UPTO_MODULE, UPTO_PASSES, UPTO_PTX, UPTO_CUBIN } Upto;
 
 typedef struct CompileOptions {
@@ -35,6 +40,7 @@ typedef struct CompileOptions {
     int64_t max_steps;                    // of its emulator; 0: the default
     EmuReferenceCache *reference_cache;   // reference results, shared by several runs; NULL: none are shared
     Upto upto;
+    PhaseHook phases;   // "elaborate", "passes", "codegen", "ptxas"
 } CompileOptions;
 
 CompileOptions compile_options(const Target *target);

@@ -236,11 +236,21 @@ static bool is_good_as_new(int64_t status) {
     return status != TILEC_ERROR_ENVIRONMENT && status != TILEC_ERROR_INTERNAL;
 }
 
+// Waits for the reply, and tells phases as they come.
+static MessageEnd receive_reply(Arena *arena, const Compiler *compiler, const CompilerOptions *options,
+                                Message *reply) {
+    MessageEnd end;
+    while ((end = message_receive(arena, compiler->socket, &options->until, reply)) == MESSAGE_COMPLETE &&
+           reply->kind == MESSAGE_PHASE)
+        if (options->progress) options->progress(options->progress_user, reply->data);
+    return end;
+}
+
 bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const CompilerOptions *options,
                   const CompileRequest *request, Compiler **used, CompileReply *reply) {
     StrBuf message;
-    const char *data, *path = options->path;
-    size_t size;
+    Message answer;
+    const char *path = options->path;
     if (!path) {
         diag(sink, (Span){0}, T_NO_COMPILER, "tilec", "it was not found");
         return false;
@@ -249,10 +259,10 @@ bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const Compil
     request_write(request, &message);
     Compiler *compiler = *used = take_compiler(pool, arena, sink, path);
     if (!compiler) return false;
-    MessageEnd end = message_send(compiler->socket, message.text, message.length)
-                         ? message_receive(arena, compiler->socket, &options->until, &data, &size)
+    MessageEnd end = message_send(compiler->socket, MESSAGE_WHOLE, message.text, message.length)
+                         ? receive_reply(arena, compiler, options, &answer)
                          : MESSAGE_CLOSED;
-    if (end == MESSAGE_COMPLETE && !reply_read(arena, data, size, reply)) end = MESSAGE_OTHER_VERSION;
+    if (end == MESSAGE_COMPLETE && !reply_read(arena, answer.data, answer.size, reply)) end = MESSAGE_OTHER_VERSION;
     if (end != MESSAGE_COMPLETE) return report_end(arena, sink, compiler, end, options->time_limit);
     if (!is_good_as_new(reply->status)) return true;
     *used = NULL;

@@ -27,6 +27,8 @@ typedef struct CompilerOptions {
     const char *path;     // of the program tilec; NULL: it was not found
     int64_t time_limit;   // milliseconds, for the message where `until` is over
     MessageWait until;
+    void (*progress)(void *user, const char *phase);   // NULL: phases are not told
+    void *progress_user;
 } CompilerOptions;
 
 // Asks an idle process, or a new one. *used is the process while it works: after leaving by the failure point, call

@@ -64,7 +64,8 @@ static void emulation_fields(Wire *wire, Emulation *e) {
 static void request_fields(Wire *wire, CompileRequest *r) {
     const char **texts[] = {&r->name,  &r->folder, &r->target,    &r->only,
                             &r->ptxas, &r->record, &r->repro_dir, &r->import_root};
-    int64_t *numbers[] = {&r->optimize, &r->lines, &r->assemble, &r->remarks, &r->for_shape, &r->memory_limit};
+    int64_t *numbers[] = {&r->optimize, &r->lines,     &r->assemble,    &r->remarks,
+                          &r->phases,   &r->for_shape, &r->memory_limit};
     size_t set = sizeof *r->processors;
     wire_bytes(wire, (const void **)&r->text, &r->length);
     wire_bytes(wire, (const void **)&r->record_text, &r->record_length);
@@ -139,7 +140,7 @@ bool reply_read(Arena *arena, const char *data, size_t size, CompileReply *out) 
 
 typedef struct Head {
     char version[24];
-    uint64_t size;
+    uint64_t kind, size;
 } Head;
 
 static const Head head = {.version = "tilec " TILEC_VERSION "\n"};
@@ -159,8 +160,9 @@ static bool send_all(int fd, const char *data, size_t size) {
     return true;
 }
 
-bool message_send(int fd, const char *data, size_t size) {
+bool message_send(int fd, MessageKind kind, const char *data, size_t size) {
     Head first = head;
+    first.kind = kind;
     first.size = size;
     return send_all(fd, (const char *)&first, sizeof first) && send_all(fd, data, size);
 }
@@ -189,13 +191,12 @@ static MessageEnd receive_all(int fd, const MessageWait *until, char *data, size
     return MESSAGE_COMPLETE;
 }
 
-MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, const char **data, size_t *size) {
+MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, Message *message) {
     Head first;
     MessageEnd end = receive_all(fd, until, (char *)&first, sizeof first);
     if (end != MESSAGE_COMPLETE) return end;
     if (memcmp(first.version, head.version, sizeof head.version) != 0) return MESSAGE_OTHER_VERSION;
-    char *out = arena_alloc(arena, first.size);
-    *data = out;
-    *size = first.size;
+    char *out = arena_alloc(arena, first.size + 1);
+    *message = (Message){(MessageKind)first.kind, out, first.size};
     return receive_all(fd, until, out, first.size);
 }

@@ -40,6 +40,7 @@ typedef struct CompileRequest {
     const TilecDefine *defines;
     int64_t optimize;   // 0, 1, 2
     int64_t lines, assemble, remarks;
+    int64_t phases;      // says when each begins
     int64_t for_shape;   // `shape` is the only one that the code will run with
     int64_t shape_count;
     const RecordValue *shape;
@@ -88,6 +89,14 @@ typedef struct MessageWait {         // what ends waiting for a message; all zer
     void *cancelled_user;
 } MessageWait;
 
-bool message_send(int fd, const char *data, size_t size);
-MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, const char **data, size_t *size);
+typedef enum { MESSAGE_WHOLE, MESSAGE_PHASE } MessageKind;   // a request or a reply; the name of a phase that begins
+
+typedef struct Message {
+    MessageKind kind;
+    const char *data;   // a zero follows
+    size_t size;
+} Message;
+
+bool message_send(int fd, MessageKind kind, const char *data, size_t size);
+MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, Message *out);
 int64_t milliseconds_now(void);

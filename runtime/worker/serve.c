@@ -31,6 +31,7 @@ static CompileOptions options_of(const Answer *answer, const Target *target) {
     options.upto = request->assemble ? UPTO_CUBIN : UPTO_PTX;
     options.passes.remarks = request->remarks;
     options.passes.talk = NULL;
+    options.phases = answer->phases;
     options.repro = repro_path(arena, request->repro_dir, request->name);
     return options;
 }
@@ -136,8 +137,9 @@ static void report_no_memory(Answer *answer) {
     add_diagnostics(answer, sink);
 }
 
-void answer_request(const CompileRequest *request, Answer *out) {
+void answer_request(const CompileRequest *request, PhaseHook phases, Answer *out) {
     *out = (Answer){.job = {.host = libc_allocator}, .request = request, .reply.status = TILEC_ERROR_ENVIRONMENT};
+    out->phases = phases;
     out->arena = arena_new(libc_allocator, &out->job.failure);
     if (!out->arena) return;
     job_run(&out->job, answer_in_job, NULL);
@@ -164,17 +166,22 @@ static void limit_memory(int64_t bytes, const struct rlimit *usual) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
+// A reader that is gone is noticed when the reply is sent.
+static void tell_phase(void *user, const char *phase) {
+    message_send(*(const int *)user, MESSAGE_PHASE, phase, strlen(phase));
+}
+
 static bool compile_and_reply(Arena *arena, int socket, const CompileRequest *request, const struct rlimit *memory) {
     Answer answer;
     StrBuf message;
     if (request->folder[0] && chdir(request->folder)) return false;
     if (request->processors) sched_setaffinity(0, sizeof *request->processors, request->processors);
     limit_memory(request->memory_limit, memory);
-    answer_request(request, &answer);
+    answer_request(request, (PhaseHook){request->phases ? tell_phase : NULL, &socket}, &answer);
     limit_memory(0, memory);
     sb_init(&message, arena);
     reply_write(&answer.reply, &message);
-    bool sent = message_send(socket, message.text, message.length);
+    bool sent = message_send(socket, MESSAGE_WHOLE, message.text, message.length);
     answer_free(&answer);
     return sent;
 }
@@ -183,12 +190,11 @@ static bool serve_one(int socket, const struct rlimit *memory) {
     Failure failure;
     Arena *arena = arena_new(libc_allocator, &failure);
     CompileRequest request;
-    const char *data;
-    size_t size;
+    Message message;
     if (!arena || FAILURE_CAUGHT(&failure)) _exit(EXIT_NO_MEMORY);
-    MessageEnd end = message_receive(arena, socket, &(MessageWait){0}, &data, &size);
-    if (end == MESSAGE_OTHER_VERSION) message_send(socket, "", 0);   // which names ours
-    bool done = end == MESSAGE_COMPLETE && request_read(arena, data, size, &request) &&
+    MessageEnd end = message_receive(arena, socket, &(MessageWait){0}, &message);
+    if (end == MESSAGE_OTHER_VERSION) message_send(socket, MESSAGE_WHOLE, "", 0);   // which names ours
+    bool done = end == MESSAGE_COMPLETE && request_read(arena, message.data, message.size, &request) &&
                 compile_and_reply(arena, socket, &request, memory);
     arena_free(arena);
     malloc_trim(0);

@@ -16,7 +16,7 @@ void fuzz(Arena *arena, Failure *failure, const uint8_t *data, size_t size) {
                               .optimize = data[0] / 4 % 3,
                               .lines = data[0] / 16 % 2};
     Answer answer = {0};
-    answer_request(&request, &answer);
+    answer_request(&request, (PhaseHook){0}, &answer);
     if (answer.reply.status == TILEC_ERROR_INTERNAL) abort();
     answer_free(&answer);
 }

@@ -111,7 +111,7 @@ static TilecStatus serve(Scene *scene, TilecDiagnostic *said, bool *same) {
                               .lines = true,
                               .assemble = true};
     Answer answer;
-    answer_request(&request, &answer);
+    answer_request(&request, (PhaseHook){0}, &answer);
     TilecStatus status = (TilecStatus)answer.reply.status;
     *same = is_same(scene, status, answer.reply.ptx);
     keep_said(scene, &answer.reply, said);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <tilec/tilec.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char source[] = "kernel zero(x: out f32[N]) { grid (b in N) threads 32 { x[b] = 0; } }";
@@ -200,6 +201,122 @@ static void test_cancelled(void **state) {   // covers T0933
     assert_int_equal(asked, 3);
 }
 
+static bool runs(pid_t process) {
+    char path[64], state = 'Z';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*d %*s %c", &state) != 1) state = 'Z';
+    if (file) fclose(file);
+    return state != 'Z';
+}
+
+// A cancelled compile returns soon, and its ptxas is gone. The time is the best of some, for a busy machine.
+static bool when_there(void *user) {
+    return access(user, F_OK) == 0;
+}
+
+static void test_cancelled_assembler(void **state) {
+    (void)state;
+    char folder[] = "/tmp/tilec_XXXXXX", ptxas[64], started[64], script[300];
+    double best = 1e9;
+    assert_non_null(mkdtemp(folder));
+    snprintf(ptxas, sizeof ptxas, "%s/ptxas", folder);
+    snprintf(started, sizeof started, "%s/started", folder);
+    snprintf(script, sizeof script, "#!/bin/sh\necho $$ > %s.new; mv %s.new %s; sleep 100\n", started, started,
+             started);
+    FILE *file = fopen(ptxas, "w");
+    fputs(script, file);
+    fclose(file);
+    chmod(ptxas, 0700);
+    for (int i = 0; i < 5; i++) {
+        TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+        options.target = "sm_80";
+        options.ptxas = ptxas;
+        options.cancelled = when_there;
+        options.cancelled_user = started;
+        TilecContext *context;
+        TilecArtefact *artefact;
+        assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+        TilecStatus status = tilec_compile(context, "a.tile", source, strlen(source), &options, &artefact, NULL);
+        struct stat info;
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        assert_int_equal(status, TILEC_CANCELLED);
+        assert_int_equal(stat(started, &info), 0);
+        double seconds =
+            (double)(now.tv_sec - info.st_ctim.tv_sec) + 1e-9 * (double)(now.tv_nsec - info.st_ctim.tv_nsec);
+        if (seconds < best) best = seconds;
+        int id = 0, milliseconds = 10000;
+        file = fopen(started, "r");
+        assert_int_equal(fscanf(file, "%d", &id), 1);
+        fclose(file);
+        while (runs(id) && milliseconds--) usleep(1000);   // its signal is on the way
+        assert_true(milliseconds > 0);
+        unlink(started);
+        tilec_context_destroy(context);
+    }
+    print_message("cancelled within %.1f ms\n", 1e3 * best);
+    assert_true(best < 0.05);
+    unlink(ptxas);
+    rmdir(folder);
+}
+
+// ---- phases and threads ----
+
+static void add_phase(void *user, const char *phase) {
+    strcat(strcat(user, phase), " ");
+}
+
+static void test_phases(void **state) {
+    (void)state;
+    char said[200] = "";
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.progress = add_phase;
+    options.progress_user = said;
+    assert_int_equal(compile(&options, "a.tile", source).status, TILEC_OK);
+    assert_string_equal(said, "elaborate passes codegen ");
+    said[0] = 0;
+    assert_int_equal(compile(&options, "a.tile", "kernel").status, TILEC_ERROR_SOURCE);
+    assert_string_equal(said, "");
+}
+
+// The mask that the compiling process has.
+static int processors_of_compiler(int threads) {
+    char path[] = "/tmp/tilec_XXXXXX", script[300], text[64];
+    int fd = mkstemp(path), count = 0;
+    assert_true(fd >= 0);
+    snprintf(script, sizeof script, "#!/bin/sh\nnproc > %s.n\n", path);
+    dprintf(fd, "%s", script);
+    fchmod(fd, 0700);
+    close(fd);
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.threads = threads;
+    options.target = "sm_80";
+    options.ptxas = path;   // which fails
+    TilecContext *context;
+    TilecArtefact *artefact;
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    tilec_compile(context, "a.tile", source, strlen(source), &options, &artefact, NULL);
+    tilec_context_destroy(context);
+    snprintf(text, sizeof text, "%s.n", path);
+    FILE *file = fopen(text, "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%d", &count), 1);
+    fclose(file);
+    unlink(text);
+    unlink(path);
+    return count;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    cpu_set_t mine;
+    sched_getaffinity(0, sizeof mine, &mine);
+    assert_int_equal(processors_of_compiler(0), CPU_COUNT(&mine));
+    assert_int_equal(processors_of_compiler(1), 1);
+    assert_int_equal(processors_of_compiler(100000), CPU_COUNT(&mine));
+}
+
 // A later compile of a context takes the process of an earlier one, in the caller's folder of then.
 static void test_kept(void **state) {
     (void)state;
@@ -260,15 +377,6 @@ static void test_replaced(void **state) {
     if (process > 0 && kill(process, SIGKILL) == 0) waitid(P_PID, (id_t)process, &info, WEXITED | WNOWAIT);
     assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
     tilec_context_destroy(context);
-}
-
-static bool runs(pid_t process) {
-    char path[64], state = 'Z';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-    FILE *file = fopen(path, "r");
-    if (file && fscanf(file, "%*d %*s %c", &state) != 1) state = 'Z';
-    if (file) fclose(file);
-    return state != 'Z';
 }
 
 // A host that ends, in whatever way, leaves no process.
@@ -352,6 +460,9 @@ int main(void) {
                                        cmocka_unit_test(test_ended),
                                        cmocka_unit_test(test_time_limit),
                                        cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_cancelled_assembler),
+                                       cmocka_unit_test(test_phases),
+                                       cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_kept),
                                        cmocka_unit_test(test_replaced),
                                        cmocka_unit_test(test_host_ends),
