@@ -1,0 +1,176 @@
+// The cost models of warp-specialized kernels: which of two kernels takes longer, and by how much.
+#include "tests/unit/emulator_unit.h"
+
+#include "ir/build.h"
+#include "passes/cost/cost.h"
+#include "passes/specialize/warp_specialize.h"
+
+static const Func *kernel_named(Module *module, const char *name) {
+    for (int i = 0; i < module->funcs.count; i++)
+        if (!strcmp(module->funcs.items[i]->name, name)) return module->funcs.items[i];
+    fail_msg("no kernel '%s'", name);
+    return NULL;
+}
+
+// ---- ping-pong ----
+
+#define PRODUCT(NAME, DECLS, LOADS, STORE)                                                                             \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M]) {\n"                          \
+    "    grid (i in ceildiv(M, 64), j in ceildiv(N, 64)) threads 128 {\n"                                              \
+    "        shared As: bf16[64, 64], Bs: bf16[64, 64];\n"                                                             \
+    "        fragment acc: f32[64, 64]" DECLS ";\n"                                                                    \
+    "        fill(acc, 0);\n"                                                                                          \
+    "        pipelined (k in ceildiv(K, 64), stages = 4) {\n"                                                          \
+    "            copy(A[i * 64, k * 64], As);\n"                                                                       \
+    "            copy(B[j * 64, k * 64], Bs);\n" LOADS "            gemm(As, Bs.T, acc);\n"                            \
+    "        }\n"                                                                                                      \
+    "        " STORE ";\n"                                                                                             \
+    "    }\n"                                                                                                          \
+    "}\n"
+#define DIRECT "copy(acc, C[i * 64, j * 64])"
+
+// Threads scatter a transposed result to memory; TMA stores the other.
+static void transposed_results_are_scattered(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module =
+        module_of(*state, &failure,
+                  PRODUCT("plain", "", "", DIRECT) PRODUCT("swapped", "", "", "transpose(acc, D[j * 64, i * 64])"));
+    PingpongCost plain = cost_pingpong(target, kernel_named(module, "plain"), 1),
+                 swapped = cost_pingpong(target, kernel_named(module, "swapped"), 1);
+    assert_int_equal(plain.tail, 64 * target->wgmma.tail_clocks);
+    assert_int_equal(swapped.tail - plain.tail, 64 * target->wgmma.scattered_clocks);
+    assert_int_equal(swapped.step, plain.step);
+}
+
+// What threads read of a tile takes bandwidth of shared memory; what they move between registers takes none.
+static void reads_of_tiles_are_counted(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module =
+        module_of(*state, &failure,
+                  PRODUCT("plain", "", "", DIRECT) PRODUCT("read", ", v: bf16[64, 64]", "copy(Bs, v);\n", DIRECT)
+                      PRODUCT("moved", ", v: f32[64, 64]", "copy(acc, v);\n", DIRECT));
+    int64_t plain = cost_pingpong(target, kernel_named(module, "plain"), 1).moving,
+            read = cost_pingpong(target, kernel_named(module, "read"), 1).moving;
+    int64_t more = 64 * 64 * 2 / target->wgmma.shared_bytes;
+    assert_in_range(read - plain, more, more + 1);
+    assert_int_equal(cost_pingpong(target, kernel_named(module, "moved"), 1).moving, plain);
+}
+
+// ---- expressions ----
+
+typedef struct Launch {
+    int64_t dim, sms;   // all dims have one extent, but H
+    int64_t heads;
+} Launch;
+
+static int64_t evaluate(const Expr *e, const Launch *at) {
+    int64_t out = 0, args[2];
+    switch (e->kind) {
+    case EXPR_INT: return e->integer;
+    case EXPR_VAR: return strcmp(e->var->name, "H") ? at->dim : at->heads;
+    case EXPR_CAST: return evaluate(e->operand, at);
+    case EXPR_SELECT: return evaluate(evaluate(e->select.condition, at) ? e->select.yes : e->select.no, at);
+    case EXPR_BINARY:
+        assert_true(int_binary(e->binary.op, TYPE_I64, evaluate(e->binary.a, at), evaluate(e->binary.b, at), &out));
+        return out;
+    case EXPR_CALL:
+        if (e->call.op == OP_SMS) return at->sms;
+        for (int i = 0; i < 2; i++) args[i] = evaluate(e->call.args[i].value, at);
+        if (e->call.op == OP_CEILDIV) return ceiling(args[0], args[1]);
+        return e->call.op == OP_MAX ? larger(args[0], args[1]) : smaller(args[0], args[1]);
+    default: fail_msg("an expression of kind %d", e->kind);
+    }
+    return 0;
+}
+
+// ---- cooperative ----
+
+// Two tiles of each head, with one and two steps.
+static const char causal[] =
+    "kernel causal(Q: bf16[H, M, 64], K: bf16[H, M, 64], V: bf16[H, M, 64], O: out bf16[H, M, 64]) {\n"
+    "    grid (m in ceildiv(M, 128), h in H) threads 128 {\n"
+    "        shared   Qs: bf16[128, 64], Ks: bf16[128, 64], Vs: bf16[128, 64];\n"
+    "        fragment s: f32[128, 128], p: bf16[128, 128], o: f32[128, 64];\n"
+    "        copy(Q[h, m * 128, 0], Qs);\n"
+    "        fill(o, 0);\n"
+    "        pipelined (n in m + 1, stages = 2) {\n"
+    "            copy(K[h, n * 128, 0], Ks);\n"
+    "            copy(V[h, n * 128, 0], Vs);\n"
+    "            fill(s, 0);\n"
+    "            gemm(Qs, Ks.T, s);\n"
+    "            parallel (i in 128, j in 128) s[i, j] = max(s[i, j], 0);\n"
+    "            copy(s, p);\n"
+    "            gemm(p, Vs, o);\n"
+    "        }\n"
+    "        copy(o, O[h, m * 128, 0]);\n"
+    "    }\n"
+    "}\n";
+
+// Tiles that differ: the hardware starts the next CTA where one ends, so that the multiprocessors end together. Persistent
+// CTAs have their tiles beforehand, and differ at the end.
+static void unequal_tiles_are_balanced(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module = module_of(*state, &failure, causal);
+    Func *kernel = module->funcs.items[0];
+    Launch few = {256, 100, 1}, many = {256, 100, 100};   // 2 tiles; 200, two for each multiprocessor
+    Expr *alone = cost_cooperative(*state, target, kernel, false);
+    assert_non_null(alone);
+    int64_t tile = evaluate(alone, &few);
+    assert_int_equal(evaluate(alone, &many), 2 * tile);
+    ((Stmt *)func_grid(kernel))->grid.persistent = true;
+    Expr *persistent = cost_cooperative(*state, target, kernel, false);
+    int64_t next = evaluate(persistent, &few);
+    assert_int_equal(tile - next, target->wgmma.alone_clocks);   // its loads do not run ahead of the tile before
+    assert_true(evaluate(persistent, &many) > 2 * next);
+}
+
+// ---- steps ----
+
+#define STEPS(NAME, TRIPS)                                                                                             \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N]) {\n"                                             \
+    "    grid (i in ceildiv(M, 64), j in ceildiv(N, 64)) threads 128 {\n"                                              \
+    "        shared As: bf16[64, 64], Bs: bf16[64, 64];\n"                                                             \
+    "        fragment acc: f32[64, 64];\n"                                                                             \
+    "        fill(acc, 0);\n"                                                                                          \
+    "        pipelined (k in " TRIPS ", stages = 4) {\n"                                                               \
+    "            copy(A[i * 64, k * 64], As);\n"                                                                       \
+    "            copy(B[j * 64, k * 64], Bs);\n"                                                                       \
+    "            gemm(As, Bs.T, acc);\n"                                                                               \
+    "        }\n"                                                                                                      \
+    "        copy(acc, C[i * 64, j * 64]);\n"                                                                          \
+    "    }\n"                                                                                                          \
+    "}\n"
+
+// The most steps of any tile, whichever of the values it has.
+static void steps_are_those_of_the_longest_tile(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const char *names[] = {"none_first", "none_last", "more_first", "more_last", "same"};
+    int64_t steps[] = {16, 16, 32, 32, 16};
+    Module *module = module_of(
+        *state, &failure,
+        STEPS("none_first", "i == 0 ? 0 : ceildiv(K, 64)") STEPS("none_last", "i == 0 ? ceildiv(K, 64) : 0")
+            STEPS("more_first", "i == 0 ? ceildiv(K, 32) : ceildiv(K, 64)")
+                STEPS("more_last", "i == 0 ? ceildiv(K, 64) : ceildiv(K, 32)") STEPS("same", "ceildiv(K, 64)"));
+    for (int i = 0; i < COUNT_OF(names); i++) {
+        Expr *most = specialized_steps(*state, kernel_named(module, names[i]));
+        assert_non_null(most);
+        assert_int_equal(evaluate(most, &(Launch){1024, 100, 1}), steps[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_ARENA(transposed_results_are_scattered),
+        IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),
+        IN_ARENA(steps_are_those_of_the_longest_tile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
