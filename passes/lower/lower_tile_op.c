@@ -189,6 +189,11 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         lower_linear_copy(lower, stmt, &linear, out);
         return;
     }
+    if (moves_by_warps(stmt)) {   // as a source asked
+        diag(lower->context->sink, stmt->loc, T_VIA, via_text(via_of(stmt)),
+             "the layouts of its tile and its fragment do not fit");
+        return;
+    }
     if (tile_loop_of(lower->arena, stmt, &loop)) {
         lower_loop(lower, stmt, &loop, 0, 0, out);
         return;
