@@ -5,6 +5,10 @@ const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
     return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), k);
 }
 
+bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaInfo *info) {
+    return wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)columns, info);
+}
+
 bool moves_by_warps(const Stmt *stmt) {
     return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE) || via_is(stmt, VIA_MATRIX) ||
            via_is(stmt, VIA_LINEAR);

@@ -29,6 +29,9 @@
 // The instruction of a warp that the target has for a gemm's types and k; NULL: none.
 const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm);
 
+// That of a warpgroup, for a tile of so many columns. False: there is none.
+bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaInfo *info);
+
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
 bool moves_by_warps(const Stmt *stmt);   // with addresses and lanes that lowering finds

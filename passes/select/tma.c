@@ -344,8 +344,7 @@ const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *inf
     int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return "@via names another mechanism";
-    if (!wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)n, info))
-        return "wgmma has no instruction for these types and columns";
+    if (!gemm_wgmma(target, gemm, n, info)) return "wgmma has no instruction for these types and columns";
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
     if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment";
     const char *why = operand_problem(op.a, info, false);

@@ -70,6 +70,8 @@ bool cooperative_alias_epilogue(Arena *arena, const Target *target,
 bool specialize_cooperative(PassContext *context,
                             Func *kernel);   // false: not all copies and gemms are by TMA and wgmma
 
+// Registers that each thread starts with, in whole units; more than a thread may have where the warpgroups are few.
+int64_t initial_registers(const Target *target, int warpgroups);
 // Registers of a consumer thread, with `consumers` consumer warpgroups and `producers` others of `producer` registers
 // per thread; 0: the maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);

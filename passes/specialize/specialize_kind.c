@@ -169,10 +169,14 @@ int64_t fragment_registers(const Target *target, const Func *kernel, int warpgro
     return registers;
 }
 
+int64_t initial_registers(const Target *target, int warpgroups) {
+    int64_t threads = (int64_t)warpgroups * target_warpgroup(target), unit = target->register_unit;
+    return target->registers_multiprocessor / threads / unit * unit;
+}
+
 // Registers are reallocated from equal initial shares, in whole units. Two warpgroups start with a thread's maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer) {
-    int64_t threads = (int64_t)(producers + consumers) * target_warpgroup(target), unit = target->register_unit;
-    int64_t share = target->registers_multiprocessor / threads / unit * unit;
+    int64_t share = initial_registers(target, producers + consumers), unit = target->register_unit;
     if (share > target->registers_thread) return 0;
     int64_t regs = ((producers + consumers) * share - producers * producer) / consumers / unit * unit;
     return regs < target->registers_thread ? regs : target->registers_thread / unit * unit;
@@ -182,7 +186,7 @@ int64_t consumer_registers(const Target *target, int consumers, int producers, i
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room) {
     enum { MOST = 40 };
     int64_t producer = MOST;
-    if (!consumer_registers(target, consumers, producers, producer)) return 0;
+    if (initial_registers(target, producers + consumers) > target->registers_thread) return 0;
     while (producer > target->registers_least &&
            fragments + room > consumer_registers(target, consumers, producers, producer))
         producer -= target->register_unit;

@@ -438,11 +438,8 @@ static int producers_for(const RolePlan *plan, const Func *kernel, int warpgroup
 }
 
 // The registers at the start must hold the accumulator of each instruction.
-static bool starts_fit(const RolePlan *plan, int warpgroups, int producers) {
-    int64_t threads = (int64_t)(warpgroups + producers) * target_warpgroup(plan->target),
-            unit = plan->target->register_unit;
-    int64_t share = plan->target->registers_multiprocessor / threads / unit * unit;
-    return plan->widest + WGMMA_ROOM <= share;
+static bool starts_fit(const RolePlan *plan, int warpgroups) {
+    return plan->widest + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
 }
 
 static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int producers) {
@@ -468,7 +465,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (plan->computed) return "the addresses of its loads depend on computed values";
     int warpgroups = cooperative_warpgroups_for(target, plan->rows);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
-    if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups, producers))
+    if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups + producers))
         return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
     make_groups(plan);
     return NULL;

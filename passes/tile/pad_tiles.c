@@ -54,8 +54,7 @@ static bool lacks_columns(const TilePadding *w, const Stmt *gemm) {
     if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->layout || b->transposed || !region_is_whole(b))
         return false;
     int64_t columns = buf_extent(tile, 1);
-    return wgmma_find(w->target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)columns, &info) &&
-           info.can_transpose && wider_columns(tile, w->span) != columns;
+    return gemm_wgmma(w->target, gemm, columns, &info) && info.can_transpose && wider_columns(tile, w->span) != columns;
 }
 
 static Buf *wider_tile(const TilePadding *w, const Buf *tile) {
