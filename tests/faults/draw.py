@@ -19,7 +19,8 @@ STOPS = ASSIGNMENTS | {"?", ":", ";", ",", "{", "}", "return", "case", "else"}
 OPEN, CLOSE = "([{", ")]}"
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 SWAPPED = {"-", "/", "%", "<<"}
-COMMUTATIVE = {"e_add", "e_mul", "e_min", "e_max", "e_and", "e_or", "e_eq", "e_ne", "expr_equal", "larger", "smaller"}
+COMMUTATIVE = {"e_add", "e_mul", "e_min", "e_max", "e_and", "e_or", "e_eq", "e_ne", "expr_equal", "larger", "smaller", "same_place",
+               "same_owners", "same_walk"}
 KEYWORDS = {"if", "for", "while", "switch", "return", "sizeof", "else", "do", "case", "goto", "break", "continue"}
 
 
@@ -228,6 +229,8 @@ class Source:
         if b < a or d < c:
             return
         one, two = self.span(a, b), self.span(c, d)
+        if one == two:
+            return
         edits = self.around(a, b, f"(fault(#, 1) ? ({two}) : (", "))") + self.around(c, d, f"(fault(#, 1) ? ({one}) : (", "))")
         same = f"({{ _Static_assert(__builtin_types_compatible_p(__typeof__({one}), __typeof__({two})), \"fault #\"); "
         self.type_checks[len(self.faults)] = self.around(a, b, same, "; })")
