@@ -350,8 +350,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         }
         measure(context, kernel, life);
     }
-    if (changed) report_conflicts(context, kernel, &accesses);
     for (Life *life; (life = largest_unplaced(&lifetimes)); changed = true) place(&lifetimes, life);
+    if (changed) report_conflicts(context, kernel, &accesses);
     check_size(context, kernel, &lifetimes);
     return changed;
 }
