@@ -100,7 +100,7 @@ int64_t operand_run(const Stmt *gemm, int operand, const Layout *layout) {
 // With one matrix along k they come one below the other.
 void matrix_lane(Arena *arena, const MatrixLoad *load, Expr *lane, Expr **outer, Expr **inner) {
     Expr *eight = e_int(arena, 8), *sixteen = e_int(arena, 16);
-    if (load->count < 4) lane = e_rem(arena, lane, (int64_t)8 * load->count);
+    lane = e_rem(arena, lane, (int64_t)8 * load->count);
     Expr *low = e_mod(arena, lane, eight);
     if (load->across == 1) {
         *outer = load->trans ? e_sub(arena, lane, low) : lane;
