@@ -71,7 +71,9 @@ static int64_t evaluate(const Expr *e, const Launch *at) {
     int64_t out = 0, args[2];
     switch (e->kind) {
     case EXPR_INT: return e->integer;
-    case EXPR_VAR: return strcmp(e->var->name, "H") ? at->dim : at->heads;
+    case EXPR_VAR:
+        assert_int_equal(e->var->kind, VAR_DIM);   // known before the launch
+        return strcmp(e->var->name, "H") ? at->dim : at->heads;
     case EXPR_CAST: return evaluate(e->operand, at);
     case EXPR_SELECT: return evaluate(evaluate(e->select.condition, at) ? e->select.yes : e->select.no, at);
     case EXPR_BINARY:
