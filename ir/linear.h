@@ -8,6 +8,7 @@
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"
+#include "support/numbers.h"
 
 typedef struct Term {
     int64_t factor;   // not 0
@@ -23,8 +24,6 @@ typedef struct LinearSum {
     int64_t constant;
     bool full;   // had more terms than fit: good for nothing
 } LinearSum;
-
-__extension__ typedef __int128 Int128;
 
 typedef struct WideRange {
     Int128 low, high;

@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+__extension__ typedef __int128 Int128;   // products of two int64_t
+
 static inline int64_t round_up(int64_t n, int64_t to) {   // to a multiple of `to`; n >= 0, to > 0
     return (n + to - 1) / to * to;
 }

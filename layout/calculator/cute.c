@@ -317,10 +317,12 @@ Cute cute_flatten(LayoutContext *cx, Cute a) {
     return from_modes(cx, leaves(cx, a));
 }
 
-// The carry of `low` lands on the next step of `high`: together they are one counter.
-static bool carries_into(FlatMode low, FlatMode high) {
+// The carry of `low` lands on the next step of `high`: together they are one counter, if it is not too long.
+static bool carries_into(FlatMode low, FlatMode high, FlatMode *both) {
     int64_t reach;
-    return !__builtin_mul_overflow(low.shape, low.stride, &reach) && reach == high.stride;
+    if (__builtin_mul_overflow(low.shape, low.stride, &reach) || reach != high.stride) return false;
+    both->stride = low.stride;
+    return !__builtin_mul_overflow(low.shape, high.shape, &both->shape);
 }
 
 // Right to left as C++ does: extent-1 modes vanish, except that an all-1 list leaves its rightmost one. In place.
@@ -328,12 +330,12 @@ static Modes merge_modes(Modes list) {
     int front = list.count;   // list.items[front..] is the result but for `open`
     FlatMode open = list.items[list.count - 1];
     for (int i = list.count - 2; i >= 0; i--) {
-        FlatMode mode = list.items[i];
+        FlatMode mode = list.items[i], both;
         if (mode.shape == 1) continue;
         if (open.shape == 1) {
             open = mode;
-        } else if (carries_into(mode, open)) {
-            open = (FlatMode){mode.shape * open.shape, mode.stride};
+        } else if (carries_into(mode, open, &both)) {
+            open = both;
         } else {
             list.items[--front] = open;
             open = mode;

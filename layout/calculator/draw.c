@@ -1,4 +1,5 @@
 #include "layout/calculator/draw.h"
+#include "support/numbers.h"
 #include <string.h>
 
 enum { MOST_CELLS = 1 << 16 };
@@ -40,7 +41,7 @@ Drawing draw_values(LayoutContext *cx, Swizzled a) {
     for (int j = 0; j < d.columns; j++)
         for (int i = 0; i < d.rows; i++) {
             int64_t offset = swizzled_at(a, i + (int64_t)j * d.rows);
-            int colour = (int)(offset * 8 / (largest + 1)) * 2;   // eight bands of offsets
+            int colour = (int)((Int128)offset * 8 / ((Int128)largest + 1)) * 2;   // eight bands of offsets
             d.cells[i * d.columns + j] =
                 (DrawCell){arena_printf(cx->arena, "%lld", (long long)offset),
                            arena_printf(cx->arena, "(%d,%d) -> %lld", i, j, (long long)offset), colour, false};
