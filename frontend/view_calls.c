@@ -57,7 +57,7 @@ static const View *reshape(Sema *s, const Node *call, const View *of) {
     for (int k = 0; k < rank; k++) {
         int64_t extent;
         shape[k] = substitute_choices(s, view_bound(s, index_expression(s, call->kids[k + 1]), call->span));
-        if (!expr_const(shape[k], &extent) || extent >= 1) continue;
+        if (diag_errors(s->sink) > errors || !expr_const(shape[k], &extent) || extent >= 1) continue;
         diag(s->sink, call->kids[k + 1]->span, T_EXTENT_POSITIVE, (long long)extent);
     }
     if (diag_errors(s->sink) > errors) return NULL;
@@ -98,7 +98,8 @@ static const View *distribute(Sema *s, const Node *call, const View *of) {
     int64_t threads[LAYOUT_MAX_RANK];
     Expr *counts[LAYOUT_MAX_RANK];
     ViewSlice slices[LAYOUT_MAX_RANK];
-    if (call->count < 2 || !divisors(s, call, of, 2, threads, counts)) return NULL;
+    if (call->count < 2) return refuse(s, call, of, "it needs a thread's number and a number for each dim");
+    if (!divisors(s, call, of, 2, threads, counts)) return NULL;
     Expr *thread = view_bound(s, index_expression(s, call->kids[1]), call->span);
     for (int d = of->rank - 1; d >= 0; d--) {
         Expr *digit = d ? e_rem(s->arena, thread, threads[d]) : thread;
