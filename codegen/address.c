@@ -87,7 +87,6 @@ void remember_let(Gen *gen, const Var *var, Expr *value) {
 
 // ---- offsets ----
 
-// The offset expression of an access, made once for each place in the program: an unrolled loop comes by often.
 static Expr *row_major_offset(Gen *gen, const Buf *buf, int count, Expr *const *indices) {
     Expr *offset = e_int(gen->arena, 0);
     for (int i = 0; i < count; i++) {
@@ -97,30 +96,12 @@ static Expr *row_major_offset(Gen *gen, const Buf *buf, int count, Expr *const *
     return offset;
 }
 
-// Whether indices of a shared buffer are logical ones: it has a layout that lower-tile-op did not apply (hand-written
-// code).
-static bool is_logical(const Buf *buf) {
-    return buf->layout && !buf->lowered && buf->rank - buf->stage_dims == buf->layout->rank_in;
-}
-
-static Expr *laid_out_offset(Gen *gen, const Buf *buf, Expr *const *indices) {
-    const Layout *layout = buf->layout;
-    Expr *out[LAYOUT_MAX_RANK], *offset = e_int(gen->arena, 0);
-    layout_forward(gen->arena, gen->kernel.facts, layout, indices + buf->stage_dims, out);
-    for (int i = 0; i < buf->stage_dims; i++) {
-        offset = e_add(gen->arena, e_mul(gen->arena, offset, buf->shape[i]), indices[i]);
-    }
-    for (int i = 0; i < layout->rank_out; i++) {
-        offset = e_add(gen->arena, e_mul(gen->arena, offset, e_int(gen->arena, layout->out_shape[i])), out[i]);
-    }
-    return offset;
-}
-
+// The offset expression of an access, made once for each place in the program: an unrolled loop comes by often.
 static Expr *offset_of(Gen *gen, const Buf *buf, int count, Expr *const *indices, const void *key) {
     Expr *offset = map_get(gen->address.offsets, key);
     if (offset) return offset;
     if (buf->scope == SCOPE_GLOBAL) offset = global_offset(gen->arena, buf, count, indices);
-    else offset = is_logical(buf) ? laid_out_offset(gen, buf, indices) : row_major_offset(gen, buf, count, indices);
+    else offset = row_major_offset(gen, buf, count, indices);   // lower-tile-op applied the layouts
     offset = simplify_expr(gen->arena, gen->kernel.facts, open_lets(gen, offset));
     map_put(gen->address.offsets, key, offset);
     return offset;

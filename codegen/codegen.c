@@ -174,13 +174,10 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
             arena_printf(gen->arena, "%lld", (long long)registers_at_launch(gen->target, gen->kernel.threads)));
     }
     const int *cluster = grid->grid.cluster;
-    if (gen->cluster.ctas > 1) {
-        set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)gen->cluster.ctas));
-    } else if (cluster[0] > 1 || cluster[1] > 1 || cluster[2] > 1) {
-        set_attribute(
-            gen, "nvvm.cluster_dim",
-            arena_printf(gen->arena, "%d,%d,%d", cluster[0], cluster[1] ? cluster[1] : 1, cluster[2] ? cluster[2] : 1));
-    }
+    EXPECT(gen->failure, cluster[1] <= 1 && cluster[2] <= 1, "a cluster of %d x %d x %d", cluster[0], cluster[1],
+           cluster[2]);   // cluster-grid made it one dim
+    int64_t ctas = gen->cluster.ctas > 1 ? gen->cluster.ctas : cluster[0];
+    if (ctas > 1) set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)ctas));
 }
 
 static const Stmt *grid_of(Gen *gen, const Func *kernel) {
@@ -197,7 +194,7 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                 .vars = map_new(arena),
                                 .tensors = map_new(arena),
                                 .threads = threads,
-                                .grid_extent = grid->grid.count == 1 ? grid->grid.iters[0].end : NULL,
+                                .grid_extent = grid->grid.iters[0].end,
                                 .role = {0, threads, 0},
                                 .waits_for_launch = attr_get(kernel->attrs, ATTR_WAITS_FOR_LAUNCH),
                                 .has_mma = attr_get(kernel->attrs, ATTR_HAS_MMA)};

@@ -405,8 +405,7 @@ static Value emit_launched(Gen *gen, const char *name) {
 }
 
 static bool is_number_of_blocks(Gen *gen, const Expr *call) {
-    return gen->kernel.grid_extent && gen->kernel.grid_extent->kind == EXPR_CALL &&
-           expr_equal(call, gen->kernel.grid_extent);
+    return gen->kernel.grid_extent->kind == EXPR_CALL && expr_equal(call, gen->kernel.grid_extent);
 }
 
 Value emit_math(Gen *gen, Expr *call) {

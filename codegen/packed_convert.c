@@ -86,8 +86,10 @@ static Value integer_pair(PackedConvert *n, const Expr *expr, int64_t *high) {
     LLVMBuilderRef b = n->gen->builder;
     Value four;
     int at;
-    if (expr->kind == EXPR_CAST && !type_is_float(expr->type) && type_bits(expr->type) >= 8)
-        return integer_pair(n, expr->operand, high);
+    if (expr->kind == EXPR_CAST && !type_is_float(expr->type) && type_bits(expr->type) >= 8) {
+        Value value = integer_pair(n, expr->operand, high);
+        return expr->type == TYPE_I8 && value && *high > INT8_MAX ? NULL : value;   // 200 is -56
+    }
     if (expr->type == TYPE_U8 && neighbours(n, expr, &four, &at)) {
         enum { WITH_ZEROS = 0x4140, NEXT = 0x0202 };
         *high = UINT8_MAX;

@@ -349,8 +349,6 @@ static bool roles_set_registers(const Block *block) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind == STMT_ROLE && stmt->role.regs) return true;
-        if (stmt->kind == STMT_THREAD && roles_set_registers(&stmt->thread.body)) return true;
-        if (stmt->kind == STMT_FOR && roles_set_registers(&stmt->loop.body)) return true;
         if (stmt->kind == STMT_BLOCK && roles_set_registers(&stmt->block)) return true;
     }
     return false;
@@ -467,23 +465,19 @@ static void assume_positive(Gen *gen, Expr *extent) {
     }
 }
 
-// The CTA's number gives the grid's iterators, the first running fastest; it is below what the machine can launch.
+// The CTA's number is the grid's one iterator (tile-scheduler); it is below what the machine can launch.
 static void emit_grid(Gen *gen, Stmt *stmt) {
-    Value rest = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->types.i32, 0, NULL);
-    if (gen->cluster.ctas > 1) rest = LLVMBuildUDiv(gen->builder, rest, const_i32(gen, gen->cluster.ctas), "");
+    EXPECT(gen->failure, stmt->grid.count == 1, "a grid of %d dims", stmt->grid.count);
+    const Iter *iter = stmt->grid.iters;
+    Value number = call_named(gen, "llvm.nvvm.read.ptx.sreg.ctaid.x", gen->types.i32, 0, NULL);
+    if (gen->cluster.ctas > 1) number = LLVMBuildUDiv(gen->builder, number, const_i32(gen, gen->cluster.ctas), "");
     ScopeState state = enter_scope(gen, &stmt->grid);
     check_trade(gen, stmt);
-    for (int i = 0; i < stmt->grid.count; i++) {
-        const Iter *iter = &stmt->grid.iters[i];
-        bool last = i == stmt->grid.count - 1;
-        Value extent = last ? NULL : fit_bits(gen, emit_index(gen, iter->end), 32, true);
-        bind_value(gen, iter->var, last ? rest : LLVMBuildURem(gen->builder, rest, extent, ""));
-        if (!last) rest = LLVMBuildUDiv(gen->builder, rest, extent, "");
-        assume_positive(gen, iter->end);
-        facts_iter(gen->kernel.facts, iter);
-        Expr *limit = e_int(gen->arena, gen->target->max_grid);
-        facts_assume(gen->kernel.facts, e_lt(gen->arena, e_var(gen->arena, iter->var), limit), true);
-    }
+    bind_value(gen, iter->var, number);
+    assume_positive(gen, iter->end);
+    facts_iter(gen->kernel.facts, iter);
+    Expr *limit = e_int(gen->arena, gen->target->max_grid);
+    facts_assume(gen->kernel.facts, e_lt(gen->arena, e_var(gen->arena, iter->var), limit), true);
     emit_block(gen, &stmt->grid.body);
     leave_scope(gen, state);
 }

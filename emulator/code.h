@@ -182,15 +182,14 @@ typedef struct Mem {
     Type type;         // of its elements in memory
     int rank, bytes;   // bytes of an element
     int64_t shape[MAX_RANK], stride[MAX_RANK], elements;
-    int64_t offset;         // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
-    int64_t first_state;    // fragment: of its first element
-    int unit;               // states and cells per element
-    uint8_t ready;          // the state of an element that holds a value of this buffer
-    int local;              // index of a local array; -1
-    bool wide;              // local: one array per lane (else lane 0's)
-    bool watched;           // local: registers of wgmma
-    bool written;           // global: some statement may write it
-    const int32_t *table;   // logical element -> physical element, where a layout permutes them; NULL
+    int64_t offset;        // shared, fragment: of its first byte (shared: of its first granule, times granule bytes)
+    int64_t first_state;   // fragment: of its first element
+    int unit;              // states and cells per element
+    uint8_t ready;         // the state of an element that holds a value of this buffer
+    int local;             // index of a local array; -1
+    bool wide;             // local: one array per lane (else lane 0's)
+    bool watched;          // local: registers of wgmma
+    bool written;          // global: some statement may write it
     int shape_slots[MAX_RANK];   // dynamic extents of a local or scratch buffer, set before X_DECLARE
     bool dynamic;
     // global, by launch

@@ -41,24 +41,6 @@ int compile_mem(Compiler *c, const Buf *buf) {
 }
 
 // ---- storage: addresses of shared buffers and fragments in the CTA's memory ----
-// At thread stage a shared buffer that still has a layout is accessed by logical indices: element -> physical element.
-static const int32_t *physical_table(Compiler *c, Mem *mem) {
-    const Buf *buf = mem->buf;
-    if (!buf->layout || buf->lowered || mem->rank - buf->stage_dims != buf->layout->rank_in) return NULL;
-    int64_t tile = layout_size_in(buf->layout), image = layout_size_out(buf->layout), stages = mem->elements / tile;
-    if (stages * tile != mem->elements) return NULL;
-    int32_t *table = NEW_ARRAY(c->arena, int32_t, mem->elements);
-    for (int64_t n = 0; n < mem->elements; n++) {
-        int64_t in[MAX_RANK], rest = n % tile;
-        for (int d = mem->rank - 1, k = buf->layout->rank_in - 1; k >= 0; d--, k--) {
-            in[k] = rest % mem->shape[d];
-            rest /= mem->shape[d];
-        }
-        table[n] = (int32_t)(n / tile * image + layout_linear(buf->layout, in));
-    }
-    return table;
-}
-
 static int64_t storage_bytes(const Mem *mem) {
     int64_t elements = mem->elements * mem->bytes, space = buf_space(mem->buf);
     return space > elements ? space : elements;
@@ -131,6 +113,5 @@ void compile_storage(Compiler *c) {
         if (mem->type == TYPE_MBARRIER) c->code->mbarrier_count += (int)mem->elements;
         if (mem->scope != SCOPE_SHARED) continue;
         mem->unit = mem->bytes / granule;
-        if (c->code->func->stage == STAGE_THREAD) mem->table = physical_table(c, mem);
     }
 }

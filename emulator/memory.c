@@ -199,8 +199,6 @@ Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *s
     if (spans) outside |= beyond_span(agent, place, mem, mask & ~outside, spans, offsets);
     if (outside && place->strict) report_range(agent, place, __builtin_ctz(outside));
     mask &= ~outside;
-    if (mem->table)
-        for (Mask m = mask; m; m &= m - 1) offsets[__builtin_ctz(m)] = mem->table[offsets[__builtin_ctz(m)]];
     return mask;
 }
 

@@ -127,7 +127,14 @@ static bool make_scalar(Maker *m, int index, const RunArg *given) {
     else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
         arg->integer = text[0] == 't';
         return true;
-    } else arg->integer = strtoll(text, &end, 0);
+    } else {
+        errno = 0;
+        bool large = var->type == TYPE_U64 && *text != '-';
+        arg->integer = large ? (int64_t)strtoull(text, &end, 0) : strtoll(text, &end, 0);
+        bool fits = errno == 0 && (large || var->type != TYPE_U64) && int_wrap(var->type, arg->integer) == arg->integer;
+        if (end != text && *end == 0 && !fits)
+            return refuse(m, given->name, arena_printf(m->arena, "%s has no such number", type_text(var->type)));
+    }
     return (end != text && *end == 0) || refuse(m, given->name, "it must be a number");
 }
 
