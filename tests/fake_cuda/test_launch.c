@@ -612,6 +612,46 @@ static void test_dlpack(void **state) {
     x.index = 3;
     refuse(from_dlpack(x), y, 931);
     assert_int_equal(tilec_dlpack(NULL).size, 0);
+    static const int anywhere[] = {3, 13};   // pinned and managed memory
+    for (int i = 0; i < 2; i++) {
+        x.kind = anywhere[i];
+        assert_int_equal(from_dlpack(x).device, TILEC_ANY_DEVICE);
+        args[0] = from_dlpack(x);
+        assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), args, 2, NULL, NULL),
+                         TILEC_OK);
+    }
+    x.code = 17;
+    assert_int_equal(from_dlpack(x).type, TILEC_UNKNOWN_TYPE);
+    x.data = NULL;
+    assert_null(from_dlpack(x).data);   // the offset of nothing is nothing
+}
+
+// Arguments that only a wrong cast or another header makes.
+static void test_misshapen(void **state) {
+    (void)state;
+    int64_t shape[] = {10}, far[] = {INT64_MAX / 2};
+    load();
+    TilecArg x = tilec_tensor(TILEC_F32, memory_x, 1, shape), y = tilec_tensor(TILEC_F32, memory_y, 1, shape), bad = x;
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy");
+    bad.kind = (TilecArgKind)7;
+    TilecArg rows[][2] = {{x, bad}, {x, y}, {x, y}, {x, tilec_integer(3)}, {tilec_real(1), y}};
+    rows[1][1].size -= 8;
+    rows[2][1].rank = 9;
+    static const int status[] = {TILEC_ERROR_USAGE, TILEC_ERROR_USAGE, TILEC_ERROR_USAGE, TILEC_ERROR_SOURCE,
+                                 TILEC_ERROR_SOURCE};
+    static const int codes[] = {932, 932, 932, 905, 905};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(tilec_launch(f.module, copy, rows[i], 2, NULL, &f.diagnostics), status[i]);
+        expect_code(codes[i]);
+        tilec_diagnostics_destroy(f.diagnostics);
+    }
+    TilecArg strided[] = {tilec_strided_tensor(TILEC_F32, memory_x, 1, shape, far), y};
+    assert_int_equal(tilec_launch(f.module, copy, strided, 2, NULL, &f.diagnostics), TILEC_ERROR_SOURCE);
+    tilec_diagnostics_destroy(f.diagnostics);
+    shape[0] = -1;
+    TilecArg negative[] = {tilec_tensor(TILEC_F32, memory_x, 1, shape), tilec_tensor(TILEC_F32, memory_y, 1, shape)};
+    assert_int_equal(tilec_launch(f.module, copy, negative, 2, NULL, &f.diagnostics), TILEC_ERROR_SOURCE);
+    expect_log("");
 }
 
 // Scratch from the host's allocator, given back after the launch.
@@ -670,6 +710,10 @@ static void test_select(void **state) {
     tilec_diagnostics_destroy(f.diagnostics);
     out.size = 0;
     assert_int_equal(tilec_select(f.artefact, copy, args, 2, 132, &out, &f.diagnostics), TILEC_ERROR_USAGE);
+    tilec_diagnostics_destroy(f.diagnostics);
+    assert_int_equal(tilec_select(f.artefact, copy, args, 2, 132, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    tilec_diagnostics_destroy(f.diagnostics);
+    assert_int_equal(tilec_select(NULL, copy, args, 2, 132, &out, &f.diagnostics), TILEC_ERROR_USAGE);
 }
 
 static void test_names(void **state) {
@@ -733,6 +777,7 @@ int main(void) {
                                        TEST(test_texts),
                                        TEST(test_types),
                                        TEST(test_dlpack),
+                                       TEST(test_misshapen),
                                        TEST(test_allocator),
                                        TEST(test_select)};
     return cmocka_run_group_tests(tests, NULL, NULL);

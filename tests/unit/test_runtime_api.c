@@ -1,5 +1,6 @@
 // The public API as an embedder uses it: right use, wrong use, no memory, no driver.
 #include "runtime/api/api.h"
+#include "runtime/api/status.h"
 #include "runtime/compile/load_module.h"
 #include "tests/unit/unit.h"
 #include <pthread.h>
@@ -286,6 +287,32 @@ static void test_arguments(void **state) {
     assert_non_null(tilec_status_text((TilecStatus)99));
 }
 
+// The status, and so the exit code, of each kind of diagnostic.
+static void test_statuses(void **state) {
+    (void)state;
+    static const struct {
+        DiagCode code;
+        TilecStatus status;
+    } rows[] = {{T_NO_PTXAS, TILEC_ERROR_ENVIRONMENT},
+                {T_OUT_OF_MEMORY, TILEC_ERROR_ENVIRONMENT},
+                {T_NO_DRIVER, TILEC_ERROR_ENVIRONMENT},
+                {T_CANCELLED, TILEC_CANCELLED},
+                {T_CUDA, TILEC_ERROR_DEVICE},
+                {T_NEEDS_FEATURE, TILEC_ERROR_TARGET},
+                {T_SHARED_TOO_LARGE, TILEC_ERROR_TARGET},
+                {T_MISUSE, TILEC_ERROR_USAGE},
+                {T_UNKNOWN_OPTION, TILEC_ERROR_USAGE},
+                {T_UNKNOWN_CODE, TILEC_ERROR_USAGE},
+                {T_ROUNDTRIP, TILEC_ERROR_INTERNAL},
+                {T_EMULATE_AFTER, TILEC_ERROR_INTERNAL},
+                {T_INTERNAL, TILEC_ERROR_INTERNAL},
+                {T_SYNTAX, TILEC_ERROR_SOURCE},
+                {T_TEST_FAILS, TILEC_ERROR_SOURCE},
+                {T_ARGUMENT_KIND, TILEC_ERROR_SOURCE}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) assert_int_equal(status_of_code(rows[i].code), rows[i].status);
+    assert_string_equal(tilec_status_text(TILEC_CANCELLED), "cancelled");
+}
+
 // Every function with nothing, and the context as good as before after each error.
 static void test_nothing(void **state) {
     (void)state;
@@ -296,8 +323,9 @@ static void test_nothing(void **state) {
     TilecParam param = TILEC_INIT(TilecParam);
     TilecVariant variant = TILEC_INIT(TilecVariant);
     size_t size = 1;
-    TilecAllocator none = {sizeof none, NULL, NULL};
+    TilecAllocator none = {sizeof none, NULL, NULL}, unsized = {0};
     assert_int_equal(tilec_context_create(NULL, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_context_create(&unsized, &context), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_context_create(&none, &context), TILEC_ERROR_USAGE);
     tilec_context_destroy(NULL);
     assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
@@ -365,10 +393,9 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile),   cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_load),      cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_arguments), cmocka_unit_test(test_internal_error),
-        cmocka_unit_test(test_threads),   IN_ARENA(test_record),
+        cmocka_unit_test(test_compile),        cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
+        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_arguments), cmocka_unit_test(test_statuses),
+        cmocka_unit_test(test_internal_error), cmocka_unit_test(test_threads),   IN_ARENA(test_record),
         cmocka_unit_test(test_nothing),
     };
     return run(tests);
