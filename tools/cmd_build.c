@@ -1,10 +1,10 @@
 // tilec build: compiles a file to the kinds of output that --emit names, for one or several targets.
 #include "runtime/compile/compile.h"
 #include "runtime/compile/layouts.h"
+#include "runtime/launcher/launcher.h"
 #include "tools/ask.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
-#include <ctype.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,13 +13,18 @@ typedef struct Kind {
     Upto upto;   // the last phase that this kind needs
 } Kind;
 
-typedef enum { TILE, LLVM, PTX, CUBIN, SASS, MANIFEST, HEADER, LAYOUTS, KINDS } KindId;
+typedef enum { TILE, LLVM, PTX, CUBIN, SASS, MANIFEST, HEADER, LAUNCHER, LAYOUTS, KINDS } KindId;
 
 static const Kind kinds[KINDS] = {
-    [TILE] = {"tile", ".tile", UPTO_PASSES}, [LLVM] = {"llvm", ".ll", UPTO_PTX},
-    [PTX] = {"ptx", ".ptx", UPTO_PTX},       [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
-    [SASS] = {"sass", ".sass", UPTO_CUBIN},  [MANIFEST] = {"manifest", ".json", UPTO_PTX},
-    [HEADER] = {"header", ".h", UPTO_CUBIN}, [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
+    [TILE] = {"tile", ".tile", UPTO_PASSES},
+    [LLVM] = {"llvm", ".ll", UPTO_PTX},
+    [PTX] = {"ptx", ".ptx", UPTO_PTX},
+    [CUBIN] = {"cubin", ".cubin", UPTO_CUBIN},
+    [SASS] = {"sass", ".sass", UPTO_CUBIN},
+    [MANIFEST] = {"manifest", ".json", UPTO_PTX},
+    [HEADER] = {"header", ".h", UPTO_CUBIN},
+    [LAUNCHER] = {"launcher", ".c", UPTO_CUBIN},
+    [LAYOUTS] = {"layouts", ".layouts.txt", UPTO_MODULE},
 };
 
 typedef struct Build {
@@ -51,7 +56,7 @@ static bool add_kind(Build *b, const char *name, size_t length) {
         return true;
     }
     diag(b->tool->sink, (Span){0}, T_OPTION_VALUE, "emit", arena_strndup(b->tool->arena, name, length),
-         "one of tile, llvm, ptx, cubin, sass, manifest, header, layouts");
+         "one of tile, llvm, ptx, cubin, sass, manifest, header, launcher, layouts");
     return false;
 }
 
@@ -108,13 +113,6 @@ static bool make_layouts(Build *b, Arena *arena, StrBuf *text) {
     return true;
 }
 
-static const char *c_name(Arena *arena, const char *name) {
-    char *out = arena_printf(arena, "%s%s", isdigit((unsigned char)name[0]) ? "_" : "", name);
-    for (char *c = out; *c; c++)
-        if (!isalnum((unsigned char)*c)) *c = '_';
-    return out;
-}
-
 static void comment_entry(const PlanEntry *entry, StrBuf *out) {
     const PlanVariant *v = &entry->variants.items[0];
     sb_printf(out, "//   %s %s(", entry->is_program ? "program" : "kernel", entry->name);
@@ -130,7 +128,7 @@ static void comment_entry(const PlanEntry *entry, StrBuf *out) {
 
 // A C header with the cubin as an array, for programs that embed it.
 static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin, size_t size, StrBuf *out) {
-    const char *c = c_name(out->arena, name);
+    const char *c = launcher_c_name(out->arena, name);
     sb_printf(out,
               "// Made by tilec %s for %s. Open it with tilec_artefact_open(context, %s_cubin, %s_cubin_size, ...):\n",
               plan->producer, plan->target, c, c);
@@ -139,6 +137,18 @@ static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin
     sb_printf(out, "static const unsigned char %s_cubin[%zu] __attribute__((aligned(16))) = {", c, size);
     for (size_t i = 0; i < size; i++) sb_printf(out, "%s%u,", i % 24 == 0 ? "\n    " : "", cubin[i]);
     sb_str(out, "\n};\n");
+}
+
+// The .c goes to `path`, the .h next to it; both are named after it.
+static bool make_launcher(Build *b, Arena *arena, const Products *p, StrBuf *text) {
+    const char *path = path_for(b, LAUNCHER), *stem = path_stem(arena, path);
+    StrBuf header;
+    if (!ends_with(path, ".c"))
+        return tool_usage(b->tool, "a launcher is two files: -o NAME.c writes NAME.c and NAME.h");
+    sb_init(&header, arena);
+    launcher_header(p->plan, stem, &header);
+    return launcher_source(b->tool->sink, p->plan, stem, p->cubin, p->cubin_size, text) &&
+           tool_write(b->tool, arena_printf(arena, "%.*sh", (int)strlen(path) - 1, path), &header);
 }
 
 static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf *text) {
@@ -150,6 +160,7 @@ static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf 
     case SASS: return disassemble(arena, b->tool->failure, b->tool->sink, p->cubin, p->cubin_size, text);
     case MANIFEST: sb_str(text, p->manifest); break;
     case HEADER: emit_header(p->plan, b->stem, p->cubin, p->cubin_size, text); break;
+    case LAUNCHER: return make_launcher(b, arena, p, text);
     case LAYOUTS: return make_layouts(b, arena, text);
     case KINDS: break;
     }
@@ -182,6 +193,13 @@ static void talk(Build *b, const Compiled *compiled) {
     fputs(sb_text(&text), stderr);
 }
 
+// As a launch reads it, where a kind needs it.
+static const Plan *read_plan(Build *b, Arena *arena, const char *manifest) {
+    Tool *tool = b->tool;
+    bool needed = manifest && b->emit & (1u << HEADER | 1u << LAUNCHER);
+    return needed ? plan_read(arena, tool->failure, tool->sink, manifest, strlen(manifest)) : NULL;
+}
+
 // Builds all outputs for the target in b->options.
 static bool build_target(void *user, Arena *arena) {
     Build *b = user;
@@ -190,7 +208,7 @@ static bool build_target(void *user, Arena *arena) {
     if (!only_layouts && !compile(&b->loader, arena, &b->options, &compiled)) return false;
     if (!only_layouts && option_given(&b->tool->options, OPTION_VERBOSE)) talk(b, &compiled);
     const Products products = {.module = compiled.module,
-                               .plan = compiled.plan,
+                               .plan = read_plan(b, arena, compiled.manifest),
                                .ptx = compiled.ptx,
                                .llvm = compiled.llvm,
                                .manifest = compiled.manifest,
@@ -215,17 +233,15 @@ static bool build_inside(Build *b, const Target **targets) {
 
 // The products alone are wanted, not how they come about: then the compile cache may have them.
 static bool wants_products(const Build *b) {
-    const unsigned kept = 1u << PTX | 1u << CUBIN | 1u << SASS | 1u << MANIFEST | 1u << HEADER;
+    const unsigned kept = 1u << PTX | 1u << CUBIN | 1u << SASS | 1u << MANIFEST | 1u << HEADER | 1u << LAUNCHER;
     return !(b->emit & ~kept) && !options_look_inside(&b->tool->options);
 }
 
 static bool write_reply(Build *b, Arena *arena, const CompileReply *reply) {
     Products products = {.ptx = reply->ptx, .manifest = reply->manifest};
-    Tool *tool = b->tool;
     products.cubin = reply->cubin;
     products.cubin_size = reply->cubin_size;
-    if (b->emit >> HEADER & 1)
-        products.plan = plan_read(arena, tool->failure, tool->sink, reply->manifest, strlen(reply->manifest));
+    products.plan = read_plan(b, arena, reply->manifest);
     return write_products(b, arena, &products);
 }
 

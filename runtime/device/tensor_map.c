@@ -32,7 +32,7 @@ MapCache *map_cache_new(Arena *arena) {
 
 // ---- what the driver takes (CUDA driver API, CUtensorMapDataType and its neighbours) ----
 
-static int data_type(Type type, bool tf32) {
+int map_data_type(Type type, bool tf32) {
     enum { TFLOAT32 = 11 };
     if (tf32) return TFLOAT32;
     switch (type) {
@@ -46,7 +46,7 @@ static int data_type(Type type, bool tf32) {
     }
 }
 
-static int swizzle_of(int bytes) {
+int map_swizzle(int bytes) {
     return bytes == 128 ? 3 : bytes == 64 ? 2 : bytes == 32 ? 1 : 0;
 }
 
@@ -96,7 +96,7 @@ static bool encode(const Driver *driver, DiagSink *sink, const MapRequest *r, Te
         box[d] = (unsigned)r->box[d];
         steps[d] = d >= 1 && d <= r->windows ? (unsigned)r->steps[d - 1] : 1;
     }
-    int type = data_type(r->type, r->tf32), swizzle = swizzle_of(r->swizzle), promotion = promotion_of(r);
+    int type = map_data_type(r->type, r->tf32), swizzle = map_swizzle(r->swizzle), promotion = promotion_of(r);
     void *address = (void *)(uintptr_t)r->address;
     CudaResult result =
         r->windows

@@ -14,3 +14,7 @@ MapCache *map_cache_new(Arena *arena);
 
 // False: reported. Thread-safe.
 bool map_encode(const Driver *driver, DiagSink *sink, MapCache *cache, const MapRequest *request, TensorMapBytes *out);
+
+// Enumerations of the driver API: CUtensorMapDataType, CUtensorMapSwizzle of so many bytes.
+int map_data_type(Type type, bool tf32);
+int map_swizzle(int bytes);
