@@ -28,8 +28,9 @@ FOLDERS = ["examples", "tests/programs", "tests/programs/emulated"]
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--from", dest="old", type=pathlib.Path)
-    parser.add_argument("--to", dest="new", type=pathlib.Path, default=HERE)
+    tree = lambda text: pathlib.Path(text).resolve()   # tilec runs in it
+    parser.add_argument("--from", dest="old", type=tree)
+    parser.add_argument("--to", dest="new", type=tree, default=HERE)
     parser.add_argument("--targets", default="sm_80,sm_90a,sm_100a,sm_120a")
     parser.add_argument("--only", default=".")
     parser.add_argument("-j", dest="jobs", type=int, default=os.cpu_count())
