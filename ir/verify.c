@@ -92,18 +92,25 @@ static bool moves_elements(const Stmt *stmt) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
 }
 
-static bool between_registers(const Stmt *stmt) {
+static bool moves_between(const Stmt *stmt, Scope from, Scope to) {
     TransposeOp transpose;
-    if (!match_transpose(stmt, &transpose))
-        return is_copy_between(stmt, SCOPE_SHARED, SCOPE_FRAGMENT) ||
-               is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_SHARED);
-    Scope from = transpose.src->buf->scope, to = transpose.dst->buf->scope;
-    return (from == SCOPE_SHARED && to == SCOPE_FRAGMENT) || (from == SCOPE_FRAGMENT && to == SCOPE_SHARED);
+    if (!match_transpose(stmt, &transpose)) return is_copy_between(stmt, from, to);
+    return transpose.src->buf->scope == from && transpose.dst->buf->scope == to;
 }
 
 // Whether the statement is one that the mechanism (via.def) does.
 static bool via_fits(const Stmt *stmt, Via via) {
-    enum { MOVE = 1, PRODUCT = 2, TILE = 4, STORE = 8, SHARED = 16, ADDITION = 32, FRAGMENTS = 64, REGISTERS = 128 };
+    enum {
+        MOVE = 1,
+        PRODUCT = 2,
+        TILE = 4,
+        STORE = 8,
+        SHARED = 16,
+        ADDITION = 32,
+        FRAGMENTS = 64,
+        LOAD = 128,
+        UNLOAD = 256
+    };
     static const int does[] = {
 #define VIA(NAME, text, what, meaning) [VIA_##NAME] = (what),
 #include "ir/via.def"
@@ -113,7 +120,8 @@ static bool via_fits(const Stmt *stmt, Via via) {
     return (what & MOVE && moves_elements(stmt)) || (what & PRODUCT && multiplies(stmt)) ||
            (what & TILE && (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt))) ||
            (what & STORE && is_fragment_to_global_copy(stmt)) || (what & ADDITION && adds_elements(stmt)) ||
-           (what & REGISTERS && between_registers(stmt)) ||
+           (what & LOAD && moves_between(stmt, SCOPE_SHARED, SCOPE_FRAGMENT)) ||
+           (what & UNLOAD && moves_between(stmt, SCOPE_FRAGMENT, SCOPE_SHARED)) ||
            (what & FRAGMENTS && is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) ||
            (what & SHARED && is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED));
 }

@@ -49,7 +49,7 @@ def wavefronts(line, scratch, fragments):
     size = BYTES.get(scratch[tiles[0]], 1)
     threads, values = threads_and_values(layout)
     vector = int((re.search(r"@vector\((\d+)\)", line) or [0, 1])[1])
-    if "@via(matrix)" in line or "@via(linear)" in line:
+    if re.search(r"@via\((ldmatrix|stmatrix|linear)\)", line):
         vector = max(1, 4 // size)
     steps = max(1, values // vector)
     conflicts = lost * max(1, steps // STEPS)

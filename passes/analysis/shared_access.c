@@ -268,7 +268,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
     if (via_is(stmt, VIA_TMA_STORE)) {
         gather_stagings(gather, stmt);
-    } else if (via_is(stmt, VIA_LDMATRIX)) {
+    } else if (via_is(stmt, VIA_TRANSPOSE)) {
         gather_transposed(gather, stmt, true);
         gather_transposed(gather, stmt, false);
     } else if (is_call(stmt, OP_GEMM) && gemm_instruction(context->target, stmt)) {
@@ -278,7 +278,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
         gather_scratch(gather, stmt);
     } else if (stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_SHARED) {
         gather_element(gather, stmt);
-    } else if (via_is(stmt, VIA_MATRIX) && matrix_copy_of(context->target, stmt, &matrices)) {
+    } else if (moves_by_matrices(stmt) && matrix_copy_of(context->target, stmt, &matrices)) {
         gather_matrix_copy(gather, stmt, &matrices);
     } else if (via_is(stmt, VIA_LINEAR) && linear_copy_of(context->target, stmt, &linear)) {
         gather_linear_copy(gather, stmt, &linear);

@@ -70,6 +70,7 @@ StrideKind run_stride(const TileAccess *access, const Var *iter) {
 }
 
 Expr *run_start(Arena *arena, const TileAccess *access, Var *iter) {
+    EXPECT(arena_failure(arena), access->count > 0, "runs of '%s', which has no dims", access->buf->name);
     int64_t n = pieces(access, iter);
     return n > 0 ? e_int(arena, n) : e_sub(arena, access->indices[access->count - 1], e_var(arena, iter));
 }

@@ -9,8 +9,12 @@ bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaIn
     return wgmma_find(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), (int)columns, info);
 }
 
+bool moves_by_matrices(const Stmt *stmt) {
+    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_STMATRIX);
+}
+
 bool moves_by_warps(const Stmt *stmt) {
-    return via_is(stmt, VIA_LDMATRIX) || via_is(stmt, VIA_SHUFFLE) || via_is(stmt, VIA_MATRIX) ||
+    return moves_by_matrices(stmt) || via_is(stmt, VIA_TRANSPOSE) || via_is(stmt, VIA_SHUFFLE) ||
            via_is(stmt, VIA_LINEAR);
 }
 

@@ -34,7 +34,8 @@ bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaIn
 
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
-bool moves_by_warps(const Stmt *stmt);   // with addresses and lanes that lowering finds
+bool moves_by_matrices(const Stmt *stmt);   // between shared memory and a fragment, by ldmatrix or stmatrix
+bool moves_by_warps(const Stmt *stmt);      // with addresses and lanes that lowering finds
 // The one store of a loop that may gather into a tile; NULL.
 const Stmt *gathering_store(const Stmt *loop);
 // The slot of the multi-buffered tile that a copy or gather fills; NULL: its tile has no slots.

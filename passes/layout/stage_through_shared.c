@@ -6,7 +6,7 @@
 //     reduction across warps                    reduce_sum(v, sum, axis = 0, scratch = s): a row of s per warp
 //     scan across warps                         scan_sum(v, w, axis = 0, scratch = s)
 //     either from or to shared memory           fragment f; copy(s, f); reduce_sum(f, ...)
-//     copy(s, f), copy(f, s)                    @via(matrix), where ldmatrix or stmatrix move more at once
+//     copy(s, f), copy(f, s)                    @via(ldmatrix), @via(stmatrix), where they move more at once
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors per thread
 //     let x = atomic_add(n[0], 1) of a CTA      shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: added once
 //
@@ -77,10 +77,6 @@ static bool is_conversion(Arena *arena, const Stmt *stmt) {
     return !whole || !fragment_same_thread(arena, to, from, e_int(arena, 0));
 }
 
-static Via via_of_instruction(SharedInstruction instruction) {
-    return instruction == SHARED_VECTORS ? VIA_LINEAR : VIA_MATRIX;
-}
-
 static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
     const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
     ConversionWay way = conversion_way(m->context, stmt);
@@ -93,8 +89,8 @@ static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
         if (way.clocks > 0) attr_set_int(m->arena, &store->attrs, ATTR_CLOCKS, way.clocks);
         if (!way.scratch) return;
         decl->decl->layout = way.scratch;
-        via_set(m->arena, store, via_of_instruction(way.store));
-        via_set(m->arena, load, via_of_instruction(way.load));
+        via_set(m->arena, store, way.store == SHARED_VECTORS ? VIA_LINEAR : VIA_STMATRIX);
+        via_set(m->arena, load, way.load == SHARED_VECTORS ? VIA_LINEAR : VIA_LDMATRIX);
         return;
     }
     via_set(m->arena, stmt, VIA_SHUFFLE);
@@ -307,7 +303,7 @@ static bool mark_matrix_copies(PassContext *context, Func *kernel) {
         MatrixCopy matrices;
         if (moves_by_warps(stmt) || !matrix_copy_of(context->target, stmt, &matrices)) continue;
         if (matrices.word * matrices.matrices <= attr_int(stmt->attrs, ATTR_VECTOR, 1)) continue;
-        via_set(context->arena, stmt, VIA_MATRIX);
+        via_set(context->arena, stmt, matrices.load ? VIA_LDMATRIX : VIA_STMATRIX);
         changed = true;
     }
     return changed;

@@ -297,7 +297,7 @@ static void check_size(PassContext *context, const Func *kernel, const Lifetimes
 
 static bool is_transposed_tile(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, VIA_LDMATRIX);
+    return via_is(stmt, VIA_TRANSPOSE);
 }
 
 static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec *accesses) {

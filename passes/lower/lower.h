@@ -175,11 +175,12 @@ void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
 // A TMA store of a fragment, by all threads, with the `loops` (@epilogue_subtile) before it.
 void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
-void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(ldmatrix)
+void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(transpose)
 // The lane's address operand, relative to the warp's corner: row k of S (`load`, for ldmatrix) or row d of T (for
 // stmatrix); the other result is the position in the row. T's layout (NULL: not known yet) gives the order of k.
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
-void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out);   // @via(matrix)
+void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy,
+                       Block *out);   // @via(ldmatrix), @via(stmatrix)
 void lower_linear_copy(Lower *lower, const Stmt *stmt, const LinearCopy *copy, Block *out);   // @via(linear)
 void lower_conversion(Lower *lower, const Stmt *copy, Block *out);                            // @via(shuffle)
 Type conversion_type(const Buf *from, const Buf *to);   // in which elements of a conversion travel

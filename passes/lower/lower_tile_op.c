@@ -171,7 +171,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         else lower_tma(lower, copy, to);
         return;
     }
-    if (via_is(stmt, VIA_LDMATRIX)) {
+    if (via_is(stmt, VIA_TRANSPOSE)) {
         lower_transpose(lower, stmt, out);
         return;
     }
@@ -180,7 +180,7 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
         return;
     }
     MatrixCopy matrices;
-    if (via_is(stmt, VIA_MATRIX) && matrix_copy_of(lower->target, stmt, &matrices)) {
+    if (moves_by_matrices(stmt) && matrix_copy_of(lower->target, stmt, &matrices)) {
         lower_matrix_copy(lower, stmt, &matrices, out);
         return;
     }

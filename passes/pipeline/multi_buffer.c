@@ -19,7 +19,6 @@
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
 #include "passes/pipeline/async_copy_legality.h"
-#include <assert.h>
 
 typedef struct MultiBuffer {
     PassContext *context;
@@ -35,7 +34,7 @@ typedef struct MultiBuffer {
 // What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role
 // that transposes it works ahead).
 static Buf *multi_buffer_target(const Stmt *stmt) {
-    if (via_is(stmt, VIA_LDMATRIX) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
+    if (via_is(stmt, VIA_TRANSPOSE) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
     return async_target(stmt);
 }
 
@@ -49,6 +48,7 @@ static int first_fill(const Stmt *loop, const Buf *buf) {
 static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
     const Block *body = &loop->loop.body;
     int at = first_fill(loop, buf);
+    EXPECT(m->context->failure, at >= 0, "no copy in the loop fills '%s'", buf->name);
     if (block_breaks(body)) return "a `break` leaves the loop";
     if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
     for (int i = 0; i < body->count; i++) {
@@ -56,7 +56,7 @@ static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf
         if (i < at && stmt_touches(m->arena, stmt, buf)) return "it is read before the copy that fills it";
         if (i > at && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], VIA_LDMATRIX) ? NULL : early_start_problem(m->arena, loop, at);
+    return via_is(body->items[at], VIA_TRANSPOSE) ? NULL : early_start_problem(m->arena, loop, at);
 }
 
 static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
@@ -120,7 +120,8 @@ static Expr **with_first(Arena *arena, Expr *first, int count, Expr *const *rest
 }
 
 static Expr **with_slot(Arena *arena, const Slot *slot, int count, Expr *const *indices) {
-    assert(count + 1 == slot->buf->rank);
+    EXPECT(arena_failure(arena), count + 1 == slot->buf->rank, "%d indices of '%s' in its slot", count,
+           slot->buf->name);
     return with_first(arena, slot->index, count, indices);
 }
 
@@ -166,7 +167,7 @@ static void multi_buffer(MultiBuffer *m, Buf *buf) {
     int64_t slots = 0;
     FOR_EACH_ITEM (loop, &m->loops)
         if (first_fill(loop, buf) >= 0 && loop_stages(loop) > slots) slots = loop_stages(loop);
-    assert(slots > 1);
+    EXPECT(m->context->failure, slots > 1, "%lld slots of '%s'", (long long)slots, buf->name);
     add_slot_dim(m, buf, slots);
     FOR_EACH_ITEM (loop, &m->loops)
         if (first_fill(loop, buf) >= 0) index_slots(m, loop, buf);

@@ -22,7 +22,7 @@
 //     @via(tma)        in other kernels: tiles to and from shared memory, where possible and faster (tma_simple.c)
 //     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
 //     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
-//     @via(ldmatrix)   transposition of a tile of bytes in shared memory, in a warp-specialized kernel
+//     @via(transpose)  transposition of a tile of bytes in shared memory, in a warp-specialized kernel
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`), 4, 8 or 16 bytes
 //                      each. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
@@ -326,7 +326,7 @@ static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
     if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
     if (is_global_to_shared_copy(stmt)) return VIA_TMA;
-    return transposes_tile(s->target, stmt) ? VIA_LDMATRIX : VIA_NONE;
+    return transposes_tile(s->target, stmt) ? VIA_TRANSPOSE : VIA_NONE;
 }
 
 // Remarks why additions are scalar (threads add vectors to tensors where possible: vectorize).
