@@ -1,6 +1,5 @@
 // Constructors of variables, buffers, operands, statements and blocks; those of expressions are in build.c.
 #include "ir/build.h"
-#include <assert.h>
 #include <string.h>
 
 // ---- variables, buffers, regions, operands ----
@@ -197,7 +196,7 @@ Iter iter_new(Arena *arena, Var *var, Expr *end) {
 
 void iter_insert(Arena *arena, Iter **iters, int *count, int at, Iter iter) {
     Iter *all = NEW_ARRAY(arena, Iter, *count + 1);
-    assert(at <= *count);
+    EXPECT(arena_failure(arena), at <= *count, "iterator %d of %d", at, *count);
     for (int i = 0; i < *count; i++) all[i < at ? i : i + 1] = (*iters)[i];
     all[at] = iter;
     *iters = all;
@@ -268,7 +267,8 @@ void block_append(Arena *arena, Block *to, const Block *from) {
 }
 
 void call_set_arg(Arena *arena, Stmt *call, int operand, Arg arg) {
-    assert(op_operand(call->call.op, operand));
+    EXPECT(arena_failure(arena), op_operand(call->call.op, operand), "'%s' has no operand %d",
+           op_info(call->call.op)->text, operand);
     if (operand >= call->call.count) {
         Arg *args = NEW_ARRAY(arena, Arg, operand + 1);
         for (int i = 0; i < call->call.count; i++) args[i] = call->call.args[i];

@@ -1,6 +1,5 @@
 #include "passes/analyses.h"
 #include "support/vec.h"
-#include <assert.h>
 
 static void compute_specialization(PassContext *context, const Func *kernel, Analyses *out) {
     out->specialization = specialization_of(context->arena, context->target, kernel);
@@ -59,10 +58,13 @@ void report_stale_analysis(PassContext *context, const char *pass) {
 
 static const Analyses *get(PassContext *context, const Func *kernel, Analysis which) {
     Analyses *analyses = context->analyses;
-    assert(kernel == context->kernel);
+    EXPECT(context->failure, kernel == context->kernel, "an analysis of '%s' in a pass over '%s'", kernel->name,
+           context->kernel->name);
     if (!(analyses->valid & 1 << which)) rows[which].compute(context, kernel, analyses);
     analyses->valid |= 1 << which;
-    assert(stale_analysis(context) == ANALYSIS_COUNT);   // the pass dropped what it changed
+#ifndef NDEBUG   // the pass dropped what it changed
+    EXPECT(context->failure, stale_analysis(context) == ANALYSIS_COUNT, "stale: %s", analysis_text(which));
+#endif
     return analyses;
 }
 

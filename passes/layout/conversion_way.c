@@ -60,6 +60,7 @@ static const char *compared(Arena *arena, Cost taken, Cost other) {
 ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
     const Region *src = copy_of(copy).src, *dst = copy_of(copy).dst;
     const Buf *from = src->buf, *to = dst->buf;
+    EXPECT(context->failure, from->layout && to->layout, "a conversion of '%s' without layouts", from->name);
     ConversionWay shared = {.text = "through shared memory"};
     bool whole = region_is_whole(src) && region_is_whole(dst) && !src->transposed && !dst->transposed;
     if (!whole || !has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;

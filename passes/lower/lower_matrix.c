@@ -1,4 +1,4 @@
-// Copies between shared memory and a fragment by ldmatrix and stmatrix (@via(matrix)).
+// Copies between shared memory and a fragment by @via(ldmatrix) and @via(stmatrix).
 //
 // A matrix has 8 rows of 16 bytes; lane l holds 4 bytes of row l / 4. So it fits a fragment where these bits of its
 // layout lie along a row in memory (w: elements of a word of 4 bytes):
@@ -173,7 +173,11 @@ void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, B
         first = e_add(arena, first, e_times(arena, index, copy->rests[i].weight));
     }
     if (!copy->rest) out = block_nested(arena, out, stmt->loc);
+    EXPECT(lower->context->failure, copy->word * type_bytes(copy->tile->buf->type) == MATRIX_WORD,
+           "%d elements in a word of a matrix", copy->word);
     int64_t lanes = lower->target->warp_lanes, given = (int64_t)matrix_facts.rows * copy->matrices;
+    EXPECT(lower->context->failure, lower->threads % lanes == 0, "matrices for %lld threads",
+           (long long)lower->threads);
     Expr *warp = e_times(arena, e_over(arena, lower_thread(lower), lanes), lanes);
     Expr *lane = e_rem(arena, lower_thread(lower), given);
     matrix_copy_row(arena, lower->facts, copy, warp, lane, first, at);

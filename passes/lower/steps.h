@@ -10,7 +10,7 @@ typedef struct Step {
 
 typedef struct Steps {
     int count;
-    Step items[4 * LAYOUT_MAX_MODES];
+    Step items[63];   // each has an extent of at least 2, and all of a layout fit an int64_t
 } Steps;
 
 Steps register_steps(const LayoutInput *input);   // in the tile

@@ -1,7 +1,6 @@
 #include "passes/select/tma.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma_reduce.h"
-#include <assert.h>
 #include <string.h>
 
 // ---- panels ----
@@ -159,7 +158,8 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
     const LayoutInput *columns = &plain->in[1];
     int64_t period = layout_extent_in(digits, 0);
     int inner = plain->rank_out - 1;
-    assert(digits->rank_out == 1 && columns->modes[0].extent % period == 0);
+    EXPECT(arena_failure(arena), digits->rank_out == 1 && columns->modes[0].extent % period == 0,
+           "an order of %lld columns in panels of %lld", (long long)period, (long long)columns->modes[0].extent);
     add_modes(layout, 0, &plain->in[0], 0, 0);
     add_modes(layout, 1, &digits->in[0], 0, inner);
     layout_add(layout, 1, columns->modes[0].extent / period, period, inner);   // of a panel

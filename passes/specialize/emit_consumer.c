@@ -13,6 +13,7 @@ static void push_empty(Maker *m, Channel *channel, Block *out) {
 // Waits for the tiles that the statement uses first, or arrivals for those that it uses last.
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
     VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
+        EXPECT(arena_failure(m->plan->arena), channel->tiles.count > 0, "a channel of no tiles");
         const RoleTile *tile = channel->tiles.items[0];
         for (int s = 0; s < tile->live_ranges.count && channel->consumer == ROLE_COMPUTE; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];

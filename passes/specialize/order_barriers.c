@@ -68,6 +68,8 @@ static Stmt *order_call(Arena *arena, OpId op, const Stmt *gemm) {
 }
 
 static void surround(Arena *arena, Block *block, const Row *row) {
+    EXPECT(arena_failure(arena), row->begin < row->end && row->end <= block->count, "a row of MMAs from %d to %d of %d",
+           row->begin, row->end, block->count);
     const Stmt *gemm = block->items[row->begin];
     int from = row->begin;
     while (from > 0 && is_call(block->items[from - 1], OP_MBARRIER_WAIT)) from--;

@@ -5,7 +5,6 @@
 // end. All statements that use the tile are in it.
 #include "passes/specialize/ws_analysis.h"
 #include "passes/pipeline/async_copy_legality.h"
-#include <assert.h>
 
 enum {
     MOST_WARPGROUPS = 3,
@@ -37,8 +36,9 @@ static Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
     return fills ? copy_of(stmt).dst->buf : NULL;
 }
 
-static const Stmt *fill_stmt(const LiveRange *range) {
-    assert(range->at < range->block->count);
+static const Stmt *fill_stmt(const RolePlan *plan, const LiveRange *range) {
+    EXPECT(arena_failure(plan->arena), range->at < range->block->count, "a fill at %d of %d statements", range->at,
+           range->block->count);
     return range->block->items[range->at];
 }
 
@@ -136,8 +136,8 @@ static bool is_transposed_from(const RolePlan *plan, const RoleTile *tile) {
 
 // A transposition fills it.
 static bool is_transposed_tile(const RolePlan *plan, const RoleTile *tile) {
-    assert(tile->live_ranges.count > 0);
-    return transposes_loaded(fill_stmt(&tile->live_ranges.items[0]), (void *)plan);
+    EXPECT(arena_failure(plan->arena), tile->live_ranges.count > 0, "nothing fills '%s'", tile->buf->name);
+    return transposes_loaded(fill_stmt(plan, &tile->live_ranges.items[0]), (void *)plan);
 }
 
 static void make_groups(RolePlan *plan) {
@@ -396,7 +396,7 @@ static const char *transpose_problem(RolePlan *plan) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
         if (transposed && read) return "a tile is transposed twice";
         VEC_EACH (const LiveRange, range, &tile->live_ranges) {
-            if (transposes_loaded(fill_stmt(range), plan) != transposed)
+            if (transposes_loaded(fill_stmt(plan, range), plan) != transposed)
                 return "a tile is both loaded and the result of a transpose";
             if (!read) continue;
             const Stmt *use = first_use(range);

@@ -297,6 +297,7 @@ static void guard_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         block_push(mapper->arena, out, stmt);
         return;
     }
+    EXPECT(u->context->failure, is_loop(stmt, LOOP_PARALLEL), "a guard of a statement of kind %d", stmt->kind);
     Stmt *only = s_if(mapper->arena, guard);
     u->out = &only->if_.then;
     map_block(&(Mapper){.arena = mapper->arena, .expr = use_bound, .user = u}, &stmt->loop.body);

@@ -145,6 +145,8 @@ static void pad_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (stmt->kind == STMT_CALL) pad_call(w, stmt);
     if (stmt->kind == STMT_DECL && map_has(w->wider, stmt->decl) && !map_has(w->stays, stmt->decl)) {
         Buf *wider = map_get(w->wider, stmt->decl);
+        EXPECT(arena_failure(w->arena), buf_extent(wider, 1) > buf_extent(stmt->decl, 1), "'%s' gets no columns",
+               stmt->decl->name);
         subst_buf(w->subst, stmt->decl, wider);
         stmt->decl = wider;
     }
