@@ -397,7 +397,7 @@ static Value emit_exact(Gen *gen, Expr *call) {
     return value;
 }
 
-// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(points, sms()) CTAs
+// A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(tiles, sms()) CTAs
 // strides by that same expression, whose value is the number of CTAs; a bare sms() is the number of multiprocessor
 // identifiers, which is not below that of multiprocessors.
 static Value emit_launched(Gen *gen, const char *name) {

@@ -219,8 +219,8 @@ def read_options():
     parser.add_argument("--least", type=float, default=0.9, help="the share that has to be noticed")
     parser.add_argument("--longest", type=float, default=20, help="CPU seconds of a step; longer ones are left out")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the copy: a run that was stopped goes on; tests are taken anew")
-    parser.add_argument("--prepare", action="store_true", help="fill the folder of --keep, and stop")
-    parser.add_argument("--prepared", action="store_true", help="the folder of --keep is filled: there are no sources and no compiler")
+    parser.add_argument("--build-only", action="store_true", help="fill the folder of --keep, and stop")
+    parser.add_argument("--built", action="store_true", help="the folder of --keep is filled: there are no sources and no compiler")
     parser.add_argument("-j", type=int, default=1)
     return parser.parse_args()
 
@@ -239,9 +239,9 @@ def prepare(options, root, pool):
 
 
 def find(options, root, pool):
-    if not options.prepared:
+    if not options.built:
         prepare(options, root, pool)
-    if options.prepare:
+    if options.build_only:
         sys.exit()
     faults = json.loads((root / "faults.json").read_text())
     trial = Trial(root, Steps(root, options.longest), faults)
