@@ -16,6 +16,7 @@
 // The unit's reads and writes are recorded for happens-before when the copy starts (race.c). They stay unordered until
 // a thread waits for the copy, so every access before that wait is reported.
 #include "emulator/machine.h"
+#include "support/numbers.h"
 #include <string.h>
 
 // How an im2col map walks from place to place; innermost window first.
@@ -165,7 +166,7 @@ static void load_row(Cta *cta, const BulkCopy *copy, int64_t row) {
     int64_t count = row_inside(copy, row, &skip, &offset), begin = skip * element, end = begin + count * element;
     const uint8_t *from = copy->tensor->data + offset * element - begin;
     for (int64_t at = 0; at < copy->map->row_bytes; at += bytes) {
-        int64_t low = begin > at ? begin : at, high = end < at + bytes ? end : at + bytes, to = piece_at(copy, row, at);
+        int64_t low = larger(begin, at), high = smaller(end, at + bytes), to = piece_at(copy, row, at);
         memset(cta->shared + to, 0, (size_t)bytes);
         if (count && low < high) memcpy(cta->shared + to + (low - at), from + low, (size_t)(high - low));
         if (copy->map->tf32) round_to_tf32(cta->shared + to, bytes);

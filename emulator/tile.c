@@ -8,6 +8,7 @@
 // A started (`async`) op computes nothing yet: it is kept with its views, and its elements are marked as being written
 // and read. It lands when something waits for it, so a program that does not wait reads old values, which is reported.
 #include "emulator/machine.h"
+#include "support/numbers.h"
 #include <math.h>
 #include <string.h>
 
@@ -140,7 +141,7 @@ static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit)
     if (view->nothing || !view->elements) return;
     ViewDim whole = {1, 0, 1, 1, 0};
     const ViewDim *last = view->rank ? &view->dims[view->rank - 1] : &whole;
-    int64_t low = last->start < 0 ? -last->start : 0, high = last->clip < last->extent ? last->clip : last->extent;
+    int64_t low = larger(-last->start, 0), high = smaller(last->clip, last->extent);
     if (last->start + high > last->size) high = last->size - last->start;
     if (low >= high) return;
     int64_t rows = view->elements / last->extent, digits[MAX_RANK] = {0};

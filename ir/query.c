@@ -229,3 +229,10 @@ bool block_any_expr(const Block *block, ExprTest *is, const void *what) {
         if (stmt_any_expr(block->items[i], is, what)) return true;
     return false;
 }
+
+Expr *expr_divisor(const Expr *expr) {
+    bool divides = (is_binary(expr, BIN_DIV) || is_binary(expr, BIN_MOD)) && type_is_int(expr->type);
+    Expr *by = divides ? expr->binary.b : is_expr_call(expr, OP_CEILDIV) ? ARG(expr, CEILDIV, b).value : NULL;
+    int64_t constant;
+    return by && !expr_const(by, &constant) ? by : NULL;
+}

@@ -4,6 +4,7 @@
 // range is all of the type, and of a multiple only the power of two remains: that survives wrapping around.
 #include "ir/build.h"
 #include "ir/linear.h"
+#include "support/numbers.h"
 
 // ---- multiples ----
 static const int64_t LARGEST_POWER = (int64_t)1 << 62;
@@ -121,7 +122,7 @@ static Range clip(Type type, WideRange wide) {
 }
 
 static Range range_union(Range a, Range b) {
-    return (Range){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+    return (Range){smaller(a.low, b.low), larger(a.high, b.high)};
 }
 
 // A zero divisor is an error of the program, so a divisor that is not negative is at least 1.
@@ -164,8 +165,8 @@ static Range range_of_bits(BinaryOp op, Type type, Range a, Range b) {
         return (Range){0, high};
     }
     if (a.low < 0 || b.low < 0 || op == BIN_AND) return type_range(type);
-    int64_t high = all_ones(a.high > b.high ? a.high : b.high);
-    int64_t low = op == BIN_OR ? (a.low > b.low ? a.low : b.low) : 0;
+    int64_t high = all_ones(larger(a.high, b.high));
+    int64_t low = op == BIN_OR ? larger(a.low, b.low) : 0;
     return (Range){low, high};
 }
 
@@ -195,8 +196,8 @@ static Range range_of_call(const Facts *facts, const Expr *e) {
     if (e->call.count < 2 || !e->call.args[1].value) return type_range(e->type);
     Range b = range_of(facts, e->call.args[1].value);
     switch (e->call.op) {
-    case OP_MIN: return (Range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
-    case OP_MAX: return (Range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+    case OP_MIN: return (Range){smaller(a.low, b.low), smaller(a.high, b.high)};
+    case OP_MAX: return (Range){larger(a.low, b.low), larger(a.high, b.high)};
     case OP_CEILDIV:
         if (b.low < 1) return type_range(e->type);
         if (a.low < 0)   // of non-negative integers; of others it is near the quotient, however it is computed

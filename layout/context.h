@@ -31,10 +31,6 @@ bool layout_refuse(LayoutContext *cx, const char *format, ...) __attribute__((fo
 int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b);
 int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b);
 
-static inline int64_t layout_ceil_div(int64_t a, int64_t b) {   // a >= 0, b > 0
-    return a / b + (a % b != 0);
-}
-
 static inline int log2_exact(int64_t n) {   // -1: no power of two
     return n > 0 && !(n & (n - 1)) ? __builtin_ctzll((unsigned long long)n) : -1;
 }

@@ -1,12 +1,5 @@
 #include "layout/distribution.h"
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t ceil_div(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
+#include "support/numbers.h"
 
 static int64_t power_of_two_above(int64_t n) {
     int64_t p = 1;
@@ -185,7 +178,7 @@ const Layout *tv_split_axis(Arena *arena, const Layout *tv, int axis, int64_t sp
         for (int i = 0; i < tv->in[input].count; i++) {
             const LayoutMode *mode = &tv->in[input].modes[i];
             bool along = input == TV_THREAD && mode->stride != 0 && mode->out == axis;
-            int64_t taken = !along ? 1 : left < mode->extent ? left : mode->extent;
+            int64_t taken = along ? smaller(left, mode->extent) : 1;
             if (left % taken != 0 || mode->extent % taken != 0) return NULL;
             layout_add(split, input, taken, splits / left, tv->rank_out);
             layout_add(split, input, mode->extent / taken, mode->stride * taken, mode->out);

@@ -10,6 +10,7 @@
 // Limits: strides are not negative; sizes stay below 2^40 (checked where text comes in), so nothing here overflows.
 #include "layout/layout.h"
 #include "layout/linear.h"
+#include "support/numbers.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static int64_t output_range(const Layout *layout, int out) {
     if (layout->swizzle.bits && out == layout->rank_out - 1) {
         Swizzle s = layout_swizzle(layout);
         int64_t block = (int64_t)1 << (s.base + s.bits);
-        if (range > (int64_t)1 << (s.base + s.shift)) range = layout_ceil_div(range, block) * block;
+        if (range > (int64_t)1 << (s.base + s.shift)) range = ceil_div(range, block) * block;
     }
     return range;
 }
@@ -204,7 +205,7 @@ const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *exte
         if (extents[i] >= whole) continue;
         LayoutInput *in = &cut->in[i];
         LayoutMode *slowest = &in->modes[in->count - 1];
-        slowest->extent = layout_ceil_div(extents[i], whole / slowest->extent);
+        slowest->extent = ceil_div(extents[i], whole / slowest->extent);
         same = false;
     }
     if (same || !layout->bits) return same ? layout : layout_finish(cut);

@@ -1,4 +1,5 @@
 #include "support/map.h"
+#include "support/numbers.h"
 #include <string.h>
 
 // uthash asks for memory through these; every function below that inserts or removes has its map in scope as `map`.
@@ -104,10 +105,6 @@ void strmap_each(const StrMap *map, void (*visit)(const char *key, void *value, 
     for (StrEntry *entry = map->entries; entry; entry = entry->hh.next) visit(entry->key, entry->value, user);
 }
 
-static int smaller(int a, int b) {
-    return a < b ? a : b;
-}
-
 enum { LONGEST_SUGGESTION = 63 };   // longer names are not worth a suggestion
 
 // Damerau-Levenshtein distance (adjacent transpositions count as one edit), for names of at most LONGEST_SUGGESTION.
@@ -119,9 +116,9 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
         row[0] = i;
         for (int j = 1; j <= b_length; j++) {
             row[j] = above[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = smaller(row[j], smaller(above[j], row[j - 1]) + 1);
+            row[j] = (int)smaller(row[j], smaller(above[j], row[j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = smaller(row[j], before[j - 2] + 1);
+                row[j] = (int)smaller(row[j], before[j - 2] + 1);
         }
     }
     return rows[a_length % 3][b_length];

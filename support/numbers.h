@@ -9,6 +9,18 @@ static inline int64_t round_up(int64_t n, int64_t to) {   // to a multiple of `t
     return (n + to - 1) / to * to;
 }
 
+static inline int64_t ceil_div(int64_t a, int64_t b) {   // a >= 0, b > 0
+    return (a + b - 1) / b;
+}
+
+static inline int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
 static inline bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }

@@ -30,6 +30,7 @@
 //
 // Limits: integers only, strides >= 0.
 #include "layout/calculator/cute.h"
+#include "support/numbers.h"
 #include "support/vec.h"
 #include <stdlib.h>
 #include <string.h>
@@ -417,7 +418,7 @@ static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64
             layout_refuse(cx, "composition: step %lld neither divides nor is divided by extent %lld", (long long)stride,
                           (long long)mode.shape);
         } else if (stride < mode.shape && shape > 1) {
-            int64_t taken = layout_ceil_div(mode.shape, stride);
+            int64_t taken = ceil_div(mode.shape, stride);
             if (taken < shape && mode.shape % stride != 0 && !c->any_run)
                 c->suspicious = true;   // a run that ends inside the counter
             if (taken > shape) taken = shape;
@@ -429,7 +430,7 @@ static Cute compose_mode(LayoutContext *cx, Composition *c, int64_t shape, int64
             if (c->digits[i] >= mode.shape) c->suspicious = true;   // two modes of B carry together
             shape /= taken;
         }
-        stride = layout_ceil_div(stride, mode.shape);
+        stride = ceil_div(stride, mode.shape);
     }
     if (shape > 1 || result.count == 0)
         result.items[result.count++] = (FlatMode){shape, layout_mul(cx, stride, a.items[a.count - 1].stride)};
@@ -486,8 +487,8 @@ static int64_t repetitions(LayoutContext *cx, Tuple cotarget, int64_t *reach) {
         int64_t extent = tuple_product(cx, cotarget);
         if (extent < 1) layout_refuse(cx, "extents are at least 1");
         if (cx->failed) return 1;
-        int64_t count = layout_ceil_div(extent, *reach);
-        *reach = layout_ceil_div(*reach, extent);
+        int64_t count = ceil_div(extent, *reach);
+        *reach = ceil_div(*reach, extent);
         return count;
     }
     int64_t count = 1;
@@ -703,8 +704,8 @@ static Tiler as_layouts(LayoutContext *cx, Tiler tiler) {
 static void round_up_to_tiles(LayoutContext *cx, Modes a, int64_t tile) {
     for (int i = 0; i < a.count - 1 && tile > 1; i++) {
         int64_t extent = a.items[i].shape;
-        if (extent > tile) a.items[i].shape = layout_mul(cx, layout_ceil_div(extent, tile), tile);
-        tile = layout_ceil_div(tile, extent);
+        if (extent > tile) a.items[i].shape = layout_mul(cx, ceil_div(extent, tile), tile);
+        tile = ceil_div(tile, extent);
     }
 }
 
@@ -852,13 +853,13 @@ Cute cute_raked_product(LayoutContext *cx, Cute block, Cute tiler) {
 
 static Cute upcast_leaf(LayoutContext *cx, Cute a, int64_t n) {
     if (a.stride == 0) return a;
-    int64_t within = layout_ceil_div(n, a.stride);   // steps that stay within the wider element
+    int64_t within = ceil_div(n, a.stride);   // steps that stay within the wider element
     bool divides = n % a.stride == 0 || a.stride % n == 0;
     if (!divides || (a.shape % within && within % a.shape))
         return layout_refuse(cx, "%lld:%lld has no form in elements %lld times as wide", (long long)a.shape,
                              (long long)a.stride, (long long)n),
                a;
-    return cute_leaf(layout_ceil_div(a.shape, within), layout_ceil_div(a.stride, n));
+    return cute_leaf(ceil_div(a.shape, within), ceil_div(a.stride, n));
 }
 
 static Cute downcast_leaf(LayoutContext *cx, Cute a, int64_t n) {

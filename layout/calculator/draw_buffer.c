@@ -1,6 +1,7 @@
 // Pictures of the layouts that the passes chose.
 #include "layout/calculator/draw.h"
 #include "layout/distribution.h"
+#include "support/numbers.h"
 
 enum { MOST_ROWS = 32, MOST_NARROW = 32, MOST_WIDE = 16 };   // of cells
 
@@ -25,10 +26,6 @@ static void at_plane(const Plane *plane, int64_t row, int64_t column, int64_t *c
     for (int d = 0; d < plane->rank; d++) coordinate[d] = 0;
     coordinate[plane->rank - 1] = plane->cut ? row * plane->cut + column : column;
     if (plane->rank > 1) coordinate[plane->rank - 2] = row;
-}
-
-static int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
 }
 
 // An empty drawing of cells of `run` elements; *more says what is left out.

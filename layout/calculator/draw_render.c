@@ -1,5 +1,6 @@
 // Drawings as text, SVG and HTML.
 #include "layout/calculator/draw.h"
+#include "support/numbers.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -132,17 +133,13 @@ typedef struct Extent {
     int cell, top, width, height;   // `top`: title and labels
 } Extent;
 
-static int larger(int a, int b) {
-    return a > b ? a : b;
-}
-
 static Extent svg_extent(Drawing d) {
     int longest = 2;
-    for (int i = 0; i < d.rows * d.columns; i++) longest = larger(longest, (int)strlen(d.cells[i].text));
+    for (int i = 0; i < d.rows * d.columns; i++) longest = (int)larger(longest, (int)strlen(d.cells[i].text));
     Extent e = {.cell = longest * LETTER + PAD, .top = (*d.title ? TITLE : 0) + LABELS};
     e.height = e.top + d.rows * HEIGHT + (*d.caption ? NOTE : PAD);
-    e.width = larger(LEFT + d.columns * e.cell + PAD, (int)strlen(d.title) * 9 + 2 * PAD);
-    e.width = larger(e.width, (int)strlen(d.caption) * 8 + LEFT + PAD);
+    e.width = (int)larger(LEFT + d.columns * e.cell + PAD, (int)strlen(d.title) * 9 + 2 * PAD);
+    e.width = (int)larger(e.width, (int)strlen(d.caption) * 8 + LEFT + PAD);
     return e;
 }
 
@@ -184,7 +181,7 @@ char *draw_svgs(LayoutContext *cx, const Drawing *drawings, int count) {
     int width = 0, height = 0;
     for (int i = 0; i < count; i++) {
         Extent e = svg_extent(drawings[i]);
-        width = larger(width, e.width);
+        width = (int)larger(width, e.width);
         height += e.height;
     }
     StrBuf out;

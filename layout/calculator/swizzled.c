@@ -1,4 +1,5 @@
 #include "layout/calculator/swizzled.h"
+#include "support/numbers.h"
 
 // ---- swizzled layouts ----
 
@@ -49,7 +50,7 @@ bool bank_check(LayoutContext *cx, BankTile t) {
 void bank_shape(BankTile t, int64_t shape[3]) {
     int64_t panel = 128 / t.element_bits * t.panel_chunks;
     shape[0] = t.columns / panel;
-    shape[1] = layout_ceil_div(t.rows, 8);
+    shape[1] = ceil_div(t.rows, 8);
     shape[2] = (t.rows < 8 ? t.rows : 8) * panel;
 }
 

@@ -4,6 +4,7 @@
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
+#include "support/numbers.h"
 
 // ---- strides ----
 
@@ -171,10 +172,6 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     return fast;
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
     Arena *arena = facts_arena(facts);
     const Buf *buf = access->buf;
@@ -222,7 +219,7 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
         if (elements == 1) return *why = "the target has no vector reduction instruction for this type", 1;
         if (!access_in_runs(loop, access, fast)) return *why = "the addition has a condition per element", 1;
         if (is_used_elsewhere(accesses, access)) return *why = "the loop uses the tensor elsewhere too", 1;
-        most = least(most, elements);
+        most = smaller(most, elements);
     }
     return most;
 }
@@ -232,7 +229,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
     int widest = widest_type(loop, accesses, fast);
     const char *why;
     int64_t vector = widest > 0 ? target->vector_bytes / widest : 1;
-    vector = least(vector, loop_atomics(loop, accesses, fast, target, &why));
+    vector = smaller(vector, loop_atomics(loop, accesses, fast, target, &why));
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
     VEC_EACH (const TileAccess, access, accesses) {
         if (!is_memory(access->buf)) continue;
@@ -242,7 +239,7 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         int64_t same = condition_run(access->condition, loop->iters[fast]);
         int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // elements of one instruction
         while ((piece > 0 && vector > piece) || (same > 1 && vector > same)) vector /= 2;
-        while (vector > 1 && !aligned_for(facts, loop, access, fast, least(vector, one_access))) vector /= 2;
+        while (vector > 1 && !aligned_for(facts, loop, access, fast, smaller(vector, one_access))) vector /= 2;
     }
     return vector < 1 ? 1 : vector;
 }

@@ -9,6 +9,7 @@
 // search.h has the map of the folder.
 #pragma once
 #include "ir/ir.h"
+#include "support/numbers.h"
 #include "target/target.h"
 
 typedef struct PingpongCost {
@@ -23,18 +24,6 @@ typedef struct PingpongCost {
 } PingpongCost;
 
 enum { STREAM_READERS = 2 };
-
-static inline int64_t ceiling(int64_t a, int64_t b) {
-    return (a + b - 1) / b;
-}
-
-static inline int64_t larger(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-static inline int64_t smaller(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 // For a tile-stage kernel with operands already swapped if swap-operands will do so (tile/tile.h). `warpgroups`:
 // the number that share a tile.

@@ -60,7 +60,8 @@ static void add_gemm(Sum *sum, GemmOp gemm) {
     sum->rows = region_extent(gemm.acc, 0);
     sum->k = region_extent(gemm.a, 1);
     sum->k_bytes = sum->k * type_bytes(gemm.a->buf->type);
-    int64_t strips = ceiling(sum->rows, WGMMA_ROWS), instructions = strips * ceiling(sum->k_bytes, sum->costs->k_bytes);
+    int64_t strips = ceil_div(sum->rows, WGMMA_ROWS),
+            instructions = strips * ceil_div(sum->k_bytes, sum->costs->k_bytes);
     if (gemm.a->buf->scope == SCOPE_SHARED) sum->bytes += region_bytes(gemm.a);
     sum->bytes += strips * region_bytes(gemm.b);
     sum->instructions += instructions;

@@ -199,9 +199,9 @@ static void set_times(const TileSearch *search, TileVec *tiles, int first) {
             EXPECT(arena_failure(a), tile->m > 0 && tile->n > 0 && tile->cost.k > 0,
                    "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
                    (long long)tile->cost.k);
-            int64_t rows = ceiling(m, tile->m), columns = ceiling(n, tile->n);
+            int64_t rows = ceil_div(m, tile->m), columns = ceil_div(n, tile->n);
             TileLaunch launch = {.tiles = e_int(a, rows * columns),
-                                 .steps = e_int(a, ceiling(problems[p][2], tile->cost.k)),
+                                 .steps = e_int(a, ceil_div(problems[p][2], tile->cost.k)),
                                  .sms = e_int(a, search->target->multiprocessors),
                                  .rows = e_int(a, rows),
                                  .columns = e_int(a, columns),

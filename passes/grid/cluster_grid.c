@@ -3,8 +3,8 @@
 // If operations access another CTA of the cluster, the CTAs of a cluster have consecutive numbers, as in hardware:
 // block / C is the cluster, block % C the rank in it, C the number of CTAs of a cluster.
 //
-//     grid (part in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
-//                                                   part = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
+//     grid (slice in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
+//                                                   slice = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
 //
 // `raster` and `persistent` are then ignored.
 #include "passes/grid/tile_scheduler.h"

@@ -32,21 +32,13 @@ typedef struct Hoist {
 
 // ---- what can move ----
 
-// The divisor where it is no constant; NULL: nothing divides, or a constant does, which is cheap.
-static Expr *divisor_of(const Expr *expr) {
-    bool divides = (is_binary(expr, BIN_DIV) || is_binary(expr, BIN_MOD)) && type_is_int(expr->type);
-    Expr *by = divides ? expr->binary.b : is_expr_call(expr, OP_CEILDIV) ? ARG(expr, CEILDIV, b).value : NULL;
-    int64_t constant;
-    return by && !expr_const(by, &constant) ? by : NULL;
-}
-
 static bool divides(const Expr *expr, const void *what) {
     (void)what;
-    return divisor_of(expr) != NULL;
+    return expr_divisor(expr) != NULL;
 }
 
 static bool may_trap(const Expr *expr, const void *facts) {
-    Expr *by = divisor_of(expr);
+    Expr *by = expr_divisor(expr);
     if (!by) return false;
     Arena *arena = facts_arena(facts);
     return !prove(facts, e_binary(arena, BIN_GE, by, e_int_of(arena, by->type, 1)));

@@ -27,6 +27,7 @@
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower_gemm.h"
+#include "support/numbers.h"
 #include <string.h>
 
 static bool is_wait(const Stmt *stmt) {
@@ -181,7 +182,7 @@ static void push_copies(const Copies *copies, int64_t from, int64_t to, Block *o
     int64_t begin = 0;
     FOR_EACH_ITEM (loop, &copies->spread) {
         int64_t count = iter_count(&loop->loop.iters[0]);
-        int64_t low = from > begin ? from - begin : 0, high = to - begin < count ? to - begin : count;
+        int64_t low = larger(from - begin, 0), high = smaller(to - begin, count);
         begin += count;
         if (low >= high) continue;
         Stmt *piece = clone_stmt(arena, NULL, loop);

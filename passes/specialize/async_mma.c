@@ -23,6 +23,7 @@
 // No MMA is in flight where control flow branches or joins: a loop or branch that contains MMAs or arrivals starts and
 // ends with none in flight.
 #include "passes/specialize/builder.h"
+#include "support/numbers.h"
 
 typedef struct Started {
     const Stmt *gemm;
@@ -133,23 +134,19 @@ typedef struct RedundantWaits {
 
 static int after_block(RedundantWaits *waits, Block *block, int running);
 
-static int larger(int a, int b) {
-    return a > b ? a : b;
-}
-
 static int after_wait(RedundantWaits *waits, const Stmt *wait, int running) {
     int64_t pending;
     int *most = map_get(waits->most, wait);
     if (!most) map_put(waits->most, wait, most = NEW(waits->arena, int));
-    *most = larger(*most, running);
+    *most = (int)larger(*most, running);
     return expr_const(ARG(wait, WGMMA_WAIT, n).value, &pending) && pending < running ? (int)pending : running;
 }
 
 static int after_loop(RedundantWaits *waits, Stmt *loop, Block *body, int running) {
-    int after = larger(running, after_block(waits, body, running));
+    int after = (int)larger(running, after_block(waits, body, running));
     while (after > running && !map_has(waits->single_trip, loop)) {
         running = after;
-        after = larger(running, after_block(waits, body, running));
+        after = (int)larger(running, after_block(waits, body, running));
     }
     return after;
 }
@@ -162,7 +159,7 @@ static int after_stmt(RedundantWaits *waits, Stmt *stmt, int running) {
     int count = stmt_bodies(stmt, bodies);
     if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) return after_loop(waits, stmt, bodies[0], running);
     int after = count ? 0 : running;
-    for (int i = 0; i < count; i++) after = larger(after, after_block(waits, bodies[i], running));
+    for (int i = 0; i < count; i++) after = (int)larger(after, after_block(waits, bodies[i], running));
     return after;
 }
 

@@ -62,10 +62,7 @@ static bool depends(const Space *space, const Expr *expr) {
 // A division by a number that may be 0.
 static bool may_trap(const Expr *expr, const void *what) {
     (void)what;
-    bool divides = is_binary(expr, BIN_DIV) || is_binary(expr, BIN_MOD);
-    const Expr *by = divides ? expr->binary.b : is_expr_call(expr, OP_CEILDIV) ? expr->call.args[1].value : NULL;
-    int64_t constant;
-    return by && !expr_const(by, &constant);
+    return expr_divisor(expr) != NULL;
 }
 
 // It may be evaluated before the loop, whatever condition stands before it.

@@ -82,7 +82,7 @@ static int64_t evaluate(const Expr *e, const Launch *at) {
     case EXPR_CALL:
         if (e->call.op == OP_SMS) return at->sms;
         for (int i = 0; i < 2; i++) args[i] = evaluate(e->call.args[i].value, at);
-        if (e->call.op == OP_CEILDIV) return ceiling(args[0], args[1]);
+        if (e->call.op == OP_CEILDIV) return ceil_div(args[0], args[1]);
         return e->call.op == OP_MAX ? larger(args[0], args[1]) : smaller(args[0], args[1]);
     default: fail_msg("an expression of kind %d", e->kind);
     }
