@@ -848,35 +848,3 @@ Cute cute_raked_product(LayoutContext *cx, Cute block, Cute tiler) {
     Cute both = product_by_rank(cx, block, tiler);
     return cx->failed ? block : zip(cx, both.modes[1], both.modes[0]);
 }
-
-// ---- other element types ----
-
-static Cute upcast_leaf(LayoutContext *cx, Cute a, int64_t n) {
-    if (a.stride == 0) return a;
-    int64_t within = ceil_div(n, a.stride);   // steps that stay within the wider element
-    bool divides = n % a.stride == 0 || a.stride % n == 0;
-    if (!divides || (a.shape % within && within % a.shape))
-        return layout_refuse(cx, "%lld:%lld has no form in elements %lld times as wide", (long long)a.shape,
-                             (long long)a.stride, (long long)n),
-               a;
-    return cute_leaf(ceil_div(a.shape, within), ceil_div(a.stride, n));
-}
-
-static Cute downcast_leaf(LayoutContext *cx, Cute a, int64_t n) {
-    return a.stride == 1 ? cute_leaf(layout_mul(cx, a.shape, n), 1) : cute_leaf(a.shape, layout_mul(cx, a.stride, n));
-}
-
-static Cute each_leaf(LayoutContext *cx, Cute a, int64_t n, Cute (*change)(LayoutContext *, Cute, int64_t)) {
-    if (a.rank == CUTE_LEAF) return change(cx, a, n);
-    Cute *modes = NEW_ARRAY(cx->arena, Cute, a.rank);
-    for (int i = 0; i < a.rank; i++) modes[i] = each_leaf(cx, a.modes[i], n, change);
-    return (Cute){.rank = a.rank, .modes = modes};
-}
-
-Cute cute_upcast(LayoutContext *cx, Cute a, int64_t n) {
-    return each_leaf(cx, a, n, upcast_leaf);
-}
-
-Cute cute_downcast(LayoutContext *cx, Cute a, int64_t n) {
-    return each_leaf(cx, a, n, downcast_leaf);
-}

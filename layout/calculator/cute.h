@@ -101,9 +101,3 @@ Cute cute_tiled_product(LayoutContext *cx, Cute a, Tiler tiler);
 Cute cute_flat_product(LayoutContext *cx, Cute a, Tiler tiler);
 Cute cute_blocked_product(LayoutContext *cx, Cute block, Cute tiler);   // blocks side by side
 Cute cute_raked_product(LayoutContext *cx, Cute block, Cute tiler);     // blocks interleaved
-
-// ---- other element types ----
-// Of elements n times as wide, and of those that are an n-th as wide, in the same memory: steps of less than an element
-// become one, and stride 1 counts the parts of an element. Refused where n and a stride do not divide one another.
-Cute cute_upcast(LayoutContext *cx, Cute a, int64_t n);
-Cute cute_downcast(LayoutContext *cx, Cute a, int64_t n);

@@ -3,6 +3,7 @@
 #include "layout/calculator/tiled_copy.h"
 #include "layout/calculator/tma.h"
 #include "layout/cost.h"
+#include "support/numbers.h"
 #include <string.h>
 
 // ---- shared and global memory ----
@@ -99,13 +100,39 @@ CalcValue f_distribute(Calc *c, const CalcValue *v, int count) {
 
 // ---- other element types ----
 
+// Of elements n times as wide, and of those that are an n-th as wide, in the same memory: steps of less than an element
+// become one, and stride 1 counts the parts of an element. Refused where n and a stride do not divide one another.
+
+static Cute upcast_leaf(LayoutContext *cx, Cute a, int64_t n) {
+    if (a.stride == 0) return a;
+    int64_t within = ceil_div(n, a.stride);   // steps that stay within the wider element
+    bool divides = n % a.stride == 0 || a.stride % n == 0;
+    if (!divides || (a.shape % within && within % a.shape))
+        return layout_refuse(cx, "%lld:%lld has no form in elements %lld times as wide", (long long)a.shape,
+                             (long long)a.stride, (long long)n),
+               a;
+    return cute_leaf(ceil_div(a.shape, within), ceil_div(a.stride, n));
+}
+
+static Cute downcast_leaf(LayoutContext *cx, Cute a, int64_t n) {
+    return a.stride == 1 ? cute_leaf(layout_mul(cx, a.shape, n), 1) : cute_leaf(a.shape, layout_mul(cx, a.stride, n));
+}
+
+static Cute each_leaf(LayoutContext *cx, Cute a, int64_t n, Cute (*change)(LayoutContext *, Cute, int64_t)) {
+    if (a.rank == CUTE_LEAF) return change(cx, a, n);
+    Cute *modes = NEW_ARRAY(cx->arena, Cute, a.rank);
+    for (int i = 0; i < a.rank; i++) modes[i] = each_leaf(cx, a.modes[i], n, change);
+    return (Cute){.rank = a.rank, .modes = modes};
+}
+
 static CalcValue recast_layout(Calc *c, Swizzled a, int from, int to) {
     if (from < 1 || to < 1 || (from % to && to % from))
         return layout_refuse(c->cx, "one width is a multiple of the other"), of_swizzled(a);
     int wide = to > from ? to / from : 1, narrow = from > to ? from / to : 1;
     if (a.base % wide) layout_refuse(c->cx, "the layout starts within an element of the other type");
     if (c->cx->failed) return of_swizzled(a);
-    a.layout = wide > 1 ? cute_upcast(c->cx, a.layout, wide) : cute_downcast(c->cx, a.layout, narrow);
+    a.layout =
+        wide > 1 ? each_leaf(c->cx, a.layout, wide, upcast_leaf) : each_leaf(c->cx, a.layout, narrow, downcast_leaf);
     a.base = layout_mul(c->cx, a.base / wide, narrow);
     if (a.swizzle.bits) a.swizzle = swizzle_recast(c->cx, a.swizzle, from, to);
     return of_swizzled(a);
