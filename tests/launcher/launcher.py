@@ -18,6 +18,8 @@ import tempfile
 EXAMPLES = {   # what has to be fixed: kernels of one and many variants, programs with scratch, fills and regions, maps, windows, scalars
     "forms": [], "vector_add": [], "softmax": ["N=4096"], "gemm": [], "gemm_split_k": [], "gemm_stream_k": [], "convolution": [],
 }
+# Values with which arguments fit: random ones never would. A name: the same value as that one.
+USUAL = {"convolution": {"R": 3, "S": 3, "STRIDE": 1, "PAD": 1, "DIL": 1, "P": "H", "Q": "W"}}
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-O0"]
 
 HARNESS = """
@@ -144,7 +146,7 @@ def number(draw):
     return draw.choice((0, 1, 2, 3, 7, 17, 128, 4096, draw.randint(1, 10000), draw.randint(1, 300), 64 * draw.randint(1, 300)))
 
 
-def a_case(draw, entry, signature):
+def a_case(draw, entry, signature, usual):
     """(tensor, scalar fields; values of the typed function) of a random call; None: the shapes make no sense."""
     variant = entry["variants"][0]
     values, names, fields = {}, {}, []
@@ -153,6 +155,8 @@ def a_case(draw, entry, signature):
             values[name] = number(draw)
         elif kind != "pointer":
             values[name] = draw.randint(-3, 40) if kind not in ("int", "uint8_t", "uint16_t", "uint32_t", "uint64_t") else draw.randint(0, 1)
+    for name, value in usual.items() if draw.random() < 0.8 else ():
+        values[f"{name}_"] = value if isinstance(value, int) else values[f"{value}_"]
     names = {name.rstrip("_"): value for name, value in values.items()}
     for index, p in enumerate(variant["params"]):
         if "shape" not in p:
@@ -222,7 +226,7 @@ def check(example, defines, folder):
     draw, lines = random.Random(f"{options.seed} {example}"), []
     for _ in range(max(1, options.shapes // len(chosen))):
         i = draw.randrange(len(entries))
-        fields, values = a_case(draw, entries[i], signatures[i])
+        fields, values = a_case(draw, entries[i], signatures[i], USUAL.get(example, {}))
         lines.append(f"{i} {len(fields)} {draw.choice((0, 1, 1, 2))} " + " ".join(" ".join(map(str, f)) for f in fields)
                      + f" {len(values)} " + " ".join(map(str, values)))
     (folder / "cases").write_text("\n".join(lines) + "\n")
