@@ -19,7 +19,8 @@ EXAMPLES = {   # what has to be fixed: kernels of one and many variants, program
     "forms": [], "vector_add": [], "softmax": ["N=4096"], "gemm": [], "gemm_split_k": [], "gemm_stream_k": [], "convolution": [],
 }
 # Values with which arguments fit: random ones never would. A name: the same value as that one.
-USUAL = {"convolution": {"R": 3, "S": 3, "STRIDE": 1, "PAD": 1, "DIL": 1, "P": "H", "Q": "W"}}
+USUAL = {"convolution": {"R": 3, "S": 3, "STRIDE": 1, "PAD": 1, "DIL": 1, "P": "H", "Q": "W"},
+         "softmax": {"N": 4096, "C": 4096}}
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror", "-O0"]
 
 HARNESS = """
@@ -155,7 +156,8 @@ def a_case(draw, entry, signature, usual):
             values[name] = number(draw)
         elif kind != "pointer":
             values[name] = draw.randint(-3, 40) if kind not in ("int", "uint8_t", "uint16_t", "uint32_t", "uint64_t") else draw.randint(0, 1)
-    for name, value in usual.items() if draw.random() < 0.8 else ():
+    known = [(name, value) for name, value in usual.items() if f"{name}_" in values]
+    for name, value in known if draw.random() < 0.8 else ():
         values[f"{name}_"] = value if isinstance(value, int) else values[f"{value}_"]
     names = {name.rstrip("_"): value for name, value in values.items()}
     for index, p in enumerate(variant["params"]):
