@@ -48,6 +48,9 @@ void tile_commit(Agent *agent);
 void tile_wait(Agent *agent, int64_t pending_groups);
 void tile_wait_products(Agent *agent, int64_t pending);
 void tile_land_all(Agent *agent);
+// Of a tile with slots: what the agent started into the slot lands; what it started that reads the slot has read it.
+void tile_land_slot(Agent *agent, const Mem *mem, int64_t slot);
+void tile_finish_reads(Agent *agent, const Mem *mem, int64_t slot);
 void tile_role_ends(Agent *agent);
 
 // ---- cp.async ----

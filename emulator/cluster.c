@@ -55,10 +55,12 @@ static void peer_load(Agent *agent, const Instr *in, const Call *call) {
 // and after what the storing thread did before (the completion releases, and waiting acquires, at cluster scope). No
 // other thread is, not even the storing one.
 static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, int lane) {
-    const Mem *mem = machine_mem(agent->cta->machine, CALL_ARG(call, PEER_STORE, x).place->mem);
-    MBarrier *barrier = mbarrier_of(agent, peer, CALL_ARG(call, PEER_STORE, bar).place, lane, true);
-    if (!barrier) return false;
-    if (clocked(agent)) {
+    const Place *place = CALL_ARG(call, PEER_STORE, x).place;
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem);
+    MBarrier *barrier =
+        call->channel ? NULL : mbarrier_of(agent, peer, CALL_ARG(call, PEER_STORE, bar).place, lane, true);
+    if (!barrier && !call->channel) return false;
+    if (barrier && clocked(agent)) {
         Actor actor = actor_start(peer, UNIT_MBARRIER, barrier->number, agent->pc);
         actor_acts_for(agent, (Mask)1 << lane, &actor);
         actor_shared(peer, &actor, mem->offset + offset * mem->bytes, mem->bytes, TOUCH_WRITE, mem);
@@ -70,8 +72,9 @@ static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, 
                              agent->regs[CALL_ARG(call, PEER_STORE, v).slot].w[lane]);
     element_store(mem->type, mem_data(peer, mem) + offset * mem->bytes, word);
     state_set(peer, mem, offset, 1, STATE_READY);
-    mbarrier_started(agent, barrier, mem->bytes);
-    mbarrier_transact(peer, barrier, mem->bytes);
+    if (barrier) mbarrier_started(agent, barrier, mem->bytes);
+    if (barrier) mbarrier_transact(peer, barrier, mem->bytes);
+    else channel_peer_stored(agent, peer, call->channel, offset / (mem->elements / mem->shape[0]), lane, mem->bytes);
     return true;
 }
 

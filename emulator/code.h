@@ -116,6 +116,7 @@ typedef struct CallArg {
     const char *name;
 } CallArg;
 
+typedef struct ChannelCode ChannelCode;   // channels.h
 typedef struct MmaCode MmaCode;
 typedef struct WgmmaCode WgmmaCode;
 typedef struct Call {
@@ -126,6 +127,7 @@ typedef struct Call {
     const MmaCode *mma;
     const WgmmaCode *wgmma;
     const MapCode *line;               // of bulk_load and bulk_store
+    const ChannelCode *channel;        // of its operand or handle
     const struct OpHandler *handler;   // handlers.h; NULL: the emulator does not execute it
 } Call;
 
@@ -220,7 +222,8 @@ typedef struct Code {
     int64_t padded_threads;   // of a CTA, to where the next one of the cluster begins to count
     bool spins;               // CTAs may wait for each other: several run at once
     bool bulk;                // TMA or wgmma: there are asynchronous units
-    int mbarrier_count, map_count;
+    int mbarrier_count, map_count, channel_count;
+    ChannelCode **channels;
     const MapCode **maps;
 } Code;
 

@@ -74,6 +74,7 @@ static Code *finish(Compiler *c) {
 Code *compile_func(const Module *module, const Func *func, const Target *target, Arena *arena) {
     Compiler *c = compiler_new(module, func, target, arena);
     c->place = func->loc;
+    compile_channels(c);
     compile_block(c, &func->body);
     return finish(c);
 }

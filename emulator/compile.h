@@ -2,6 +2,7 @@
 #pragma once
 #include "emulator/code.h"
 #include "emulator/handlers.h"
+#include "ir/channels.h"
 
 typedef struct Val {
     int slot;
@@ -44,6 +45,7 @@ typedef struct Compiler {
     bool many, in_thread, changed;
     bool exact;             // inside of ieee(...)
     int64_t first_thread;   // of the current role
+    Channels channels;
     Loop *loop;
     Join *join;
     Span place;
@@ -143,3 +145,8 @@ void compile_block(Compiler *c, const Block *body);
 int compile_mem(Compiler *c, const Buf *buf);   // index of the buffer's Mem
 void compile_cluster(Compiler *c);              // CTAs that work together
 void compile_storage(Compiler *c);              // places of shared buffers and fragments
+
+// ---- channels.c ----
+void compile_channels(Compiler *c);   // at the begin of a kernel
+// The channel of the call's operand or handle; NULL: of none.
+const ChannelCode *compile_call_channel(Compiler *c, int count, const Arg *args);

@@ -382,6 +382,7 @@ Val compile_call(Compiler *c, OpId op, int count, const Arg *args, bool is_async
     call->args = NEW_ARRAY(c->arena, CallArg, count + 1);
     note_spinning(c, op);
     for (int i = 0; i < count; i++) call->args[i] = compile_arg(c, op, &args[i]);
+    call->channel = compile_call_channel(c, count, args);
     if (op == OP_MMA) {
         const char *shape = CALL_ARG(call, MMA, shape).name;
         const MmaInfo *info = shape ? mma_named(shape) : NULL;

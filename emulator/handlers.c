@@ -21,8 +21,9 @@ static bool is_handler(const OpHandler *row) {
 }
 
 const OpHandler *op_handler(OpId op) {
-    static const OpHandler *const families[] = {thread_handlers, barrier_handlers, cluster_handlers, copy_handlers,
-                                                matrix_handlers, bulk_handlers,    wgmma_handlers,   other_handlers};
+    static const OpHandler *const families[] = {thread_handlers, barrier_handlers, cluster_handlers,
+                                                copy_handlers,   matrix_handlers,  bulk_handlers,
+                                                wgmma_handlers,  channel_handlers, other_handlers};
     if (op_is(op, OP_CLASS_TILE)) return &tile_handler;
     for (int i = 0; i < COUNT_OF(families); i++)
         if (is_handler(&families[i][op])) return &families[i][op];

@@ -21,5 +21,6 @@ const OpHandler *op_handler(OpId op);   // NULL: none
 void run_op(Agent *agent, const Instr *in, const Call *call);
 
 extern const OpHandler thread_handlers[OP_COUNT], barrier_handlers[OP_COUNT], cluster_handlers[OP_COUNT],
-    copy_handlers[OP_COUNT], matrix_handlers[OP_COUNT], bulk_handlers[OP_COUNT], wgmma_handlers[OP_COUNT];
+    copy_handlers[OP_COUNT], channel_handlers[OP_COUNT], matrix_handlers[OP_COUNT], bulk_handlers[OP_COUNT],
+    wgmma_handlers[OP_COUNT];
 extern const OpHandler tile_handler;   // of each op of class TILE_OP

@@ -9,6 +9,7 @@
 #pragma once
 #include "emulator/async.h"
 #include "emulator/barriers.h"
+#include "emulator/channels.h"
 #include "emulator/handlers.h"
 #include "emulator/launch.h"
 #include "emulator/memory.h"
@@ -29,6 +30,7 @@ typedef enum {
     AGENT_READY,
     AGENT_BARRIER,
     AGENT_MBARRIER,
+    AGENT_CHANNEL,
     AGENT_WARPGROUP,
     AGENT_CHILDREN,
     AGENT_GRID,
@@ -49,13 +51,16 @@ struct Agent {
     Agent *parent;
     const RoleCode *role;   // NULL: the whole CTA
     int children;
-    bool warp;                 // of a thread region
-    int first_thread;          // of the warp, in the cluster
-    int region_threads;        // of its thread region
-    int barrier, wait_pc;      // what it waits at
-    const MBarrier *awaited;   // by mbarrier_wait
-    Mask passed;               // lanes whose phase was over when it was last executed
-    Cta *receiver;             // of a copy that goes to another CTA too
+    bool warp;                    // of a thread region
+    int first_thread;             // of the warp, in the cluster
+    int region_threads;           // of its thread region
+    int barrier, wait_pc;         // what it waits at
+    const MBarrier *awaited;      // by mbarrier_wait
+    const ChannelCode *channel;   // whose slot or section it waits for,
+    int64_t channel_number;       // of this number
+    ChannelCount *channels;       // by channel; NULL: none yet
+    Mask passed;                  // lanes whose phase was over when it was last executed
+    Cta *receiver;                // of a copy that goes to another CTA too
     CopyGroups cp_async;
     BulkGroups bulk;
     WgmmaGroups wgmma;
@@ -80,6 +85,7 @@ struct Cta {
     MBarrier **mbarriers;   // by 8 bytes of shared memory
     MBarrier **mbarrier_list;
     int mbarrier_count;
+    ChannelRun *channels;
     Mask *waited;   // by warp: lanes that have executed dependency_wait; NULL where none does
     // asynchronous operations
     BulkCopy **bulk;   // TMA copies under way

@@ -456,5 +456,6 @@ void mem_declare(Agent *agent, int index) {
     Mem *mem = machine_mem(agent->cta->machine, index);
     if (mem->scope == SCOPE_LOCAL) declare_local(agent, mem);
     else if (mem->scope == SCOPE_GLOBAL) declare_scratch(agent, mem);
-    else if (!mem->buf->alias_of) state_set(agent->cta, mem, 0, mem->elements, STATE_NONE);
+    else if (!mem->buf->alias_of && !mem->buf->channel)   // (another CTA may have begun to fill a slot)
+        state_set(agent->cta, mem, 0, mem->elements, STATE_NONE);
 }

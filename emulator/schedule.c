@@ -72,6 +72,8 @@ Agent *agent_start(Cta *cta, int pc) {
     agent->warp = false;
     agent->children = agent->first_thread = agent->cp_async.count = 0;
     agent->passed = 0;
+    if (agent->channels)
+        memset(agent->channels, 0, sizeof *agent->channels * (size_t)cta->machine->code->channel_count);
     memset(agent->cp_async.committed, 0, sizeof agent->cp_async.committed);
     if (cta->machine->code->bulk) start_units(agent);
     return agent;
@@ -165,6 +167,7 @@ void agent_end(Agent *agent) {
     if (agent == cta->root) {
         if (cta->machine->code->bulk) bulk_block_ends(cta);
         tile_land_all(agent);
+        channels_end(cta);
         if (cta->machine->code->cluster > 1) cluster_block_ends(cta);
         agent->status = AGENT_DONE;
         return;
@@ -215,6 +218,7 @@ static void cta_clear(Cta *cta) {
         cta->barriers[i] = (Barrier){0};
     }
     cta->pending_count = 0;
+    channels_begin(cta);
 }
 
 static void cta_start(Cta *cta, int64_t index, const Agent *host) {
@@ -245,6 +249,7 @@ static const char *waits_for(const Agent *agent) {
             (long long)awaited->phase, mbarrier_text(cta, awaited), (long long)(awaited->expected - awaited->pending),
             (long long)awaited->expected, (long long)awaited->landed, (long long)awaited->bytes);
     }
+    if (agent->status == AGENT_CHANNEL) return channel_wait_text(agent);
     bool all = agent->barrier == CLUSTER_BARRIER;
     const Barrier *barrier = all ? cta->cluster : &cta->barriers[agent->barrier];
     bool named = agent->barrier > 0 && agent->barrier < NAMED_BARRIERS;

@@ -44,6 +44,7 @@ struct PendingTile {
     View views[4];
     int64_t group;
     bool live, overwrites;   // a gemm that does not accumulate
+    bool done;               // its result is there, and not yet awaited
 };
 
 // ---- views ----
@@ -461,7 +462,7 @@ static void land(Agent *agent, PendingTile *p) {
     for (int i = 0; i < 3; i++)
         if (p->views[i].mem && (p->views[i].mem->scope != SCOPE_GLOBAL || i == written_operand(p->call->op)))
             view_rows(agent, &p->views[i], NULL, mark_ready);
-    perform(agent, p->call, p->views, p->overwrites);
+    if (!p->done) perform(agent, p->call, p->views, p->overwrites);
     agent->pc = pc;
     p->live = false;
 }
@@ -483,6 +484,42 @@ static void op_await(Agent *agent, const Call *call, const View *x) {
             if ((k == written_operand(p->call->op)) != reads && intersect(&p->views[k], x)) land(agent, p);
     }
     forget_landed(cta);
+}
+
+static bool touches_slot(const View *view, const Mem *mem, int64_t slot) {
+    if (view->mem != mem || view->nothing) return false;
+    int64_t tile = mem->elements / mem->shape[0];
+    return view->base / tile == slot;
+}
+
+void tile_land_slot(Agent *agent, const Mem *mem, int64_t slot) {
+    Cta *cta = agent->cta;
+    for (int i = 0; i < cta->pending_count; i++) {
+        PendingTile *p = &cta->pending[i];
+        if (p->agent == agent && touches_slot(&p->views[written_operand(p->call->op)], mem, slot)) land(agent, p);
+    }
+    forget_landed(cta);
+}
+
+// It has done its work, and its result is still its own.
+static void finish(Agent *agent, PendingTile *p) {
+    int written = written_operand(p->call->op);
+    if (p->done) return;
+    land(agent, p);
+    p->live = p->done = true;
+    for (int k = 0; k < 3; k++)
+        if (k != written) p->views[k].mem = NULL;   // what it has read is not its own any more
+    view_rows(agent, &p->views[written], NULL, mark_writing);
+}
+
+void tile_finish_reads(Agent *agent, const Mem *mem, int64_t slot) {
+    const Cta *cta = agent->cta;
+    int last = -1;
+    for (int i = 0; i < cta->pending_count; i++)
+        for (int k = 0; k < 3; k++)
+            if (cta->pending[i].agent == agent && touches_slot(&cta->pending[i].views[k], mem, slot)) last = i;
+    for (int i = 0; i <= last; i++)   // in order, since one may build on those before
+        if (cta->pending[i].agent == agent) finish(agent, &cta->pending[i]);
 }
 
 // At tile stage the CTA, or a role, is one agent and its started copies are in groups as a thread's are.

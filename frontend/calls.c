@@ -131,6 +131,15 @@ static bool is_bar(const Operand *operand) {
     return strcmp(operand->name, "bar") == 0;
 }
 
+static bool is_channel(const Operand *operand) {
+    return strcmp(operand->name, "channel") == 0;
+}
+
+static Region *whole_channel(Sema *s, const Node *node) {
+    Buf *channel = channel_named(s, node);
+    return channel ? region_whole(s->arena, channel) : NULL;
+}
+
 // Ops that put their value into their first operand: the value takes its type.
 static bool stores_value(OpId op) {
     return op == OP_FILL || op == OP_STORE || op_is(op, OP_CLASS_ATOMIC);
@@ -182,6 +191,7 @@ static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *arg
         if (is_word(operand)) args[i] = word(s, info, operand, node);
         else if (operand->access == ACCESS_VALUE)
             args[i].value = scalar_operand(s, info, operand, node, first_buffer(operands, args));
+        else if (is_channel(operand)) args[i].region = whole_channel(s, node);
         else if (takes_tiles(info->id) && !is_bar(operand)) {
             if (!take_alone(s, info, operands, i, &args[i])) return false;
             continue;
@@ -330,6 +340,7 @@ SemaValue call_expression(Sema *s, const Node *call) {
     if (type != TYPE_NONE) return conversion(s, type, call);
     OpId op = op_named(call->text);
     if (op != OP_COUNT) return op_call(s, op_info(op), call);
+    if (is_take(call)) return take_expression(s, call);
     unknown_function(s, call);
     return value_poison(call->span);
 }
@@ -389,6 +400,8 @@ void call_statement(Sema *s, const Node *call, bool is_async) {
         diag(s->sink, call->span, T_NO_EFFECT, call->text);
     } else if (op != OP_COUNT) {
         op_statement(s, op_info(op), call, is_async);
+    } else if (is_send(call) && !is_async) {
+        send_statement(s, call);
     } else {
         unknown_function(s, call);
     }

@@ -99,7 +99,7 @@ Attr *attributes(Sema *s, const Node *list, char where, Span *loc) {
 
 // ---- buffers ----
 
-// @offset, @align, @alias and @stages are fields of the buffer.
+// @offset, @align, @alias, @channel and @stages are fields of the buffer.
 static void take_fields(Sema *s, Buf *buf, const Node *node) {
     const char *alias = attr_text(buf->attrs, ATTR_ALIAS);
     buf->offset = attr_int(buf->attrs, ATTR_OFFSET, -1);
@@ -114,8 +114,14 @@ static void take_fields(Sema *s, Buf *buf, const Node *node) {
         leading *= buf_extent(buf, buf->stage_dims);
         buf->stage_dims++;
     }
+    if (slots == 1 && buf->rank && buf_extent(buf, 0) == 1) buf->stage_dims = 1;
     if (slots && leading != slots) diag(s->sink, node->span, T_STAGES, (long long)slots, buf->name);
-    static const AttrId fields[] = {ATTR_ALIAS, ATTR_OFFSET, ATTR_ALIGN, ATTR_STAGES};
+    const char *ring = attr_text(buf->attrs, ATTR_CHANNEL);
+    const Symbol *channel = ring ? find(s, ring) : NULL;
+    if (channel && channel->kind == SYMBOL_BUF && channel->buf->type == TYPE_CHANNEL)
+        channel_add_tile(s, channel->buf, buf);
+    else if (ring) diag(s->sink, node->span, T_NOT_CHANNEL, ring);
+    static const AttrId fields[] = {ATTR_ALIAS, ATTR_CHANNEL, ATTR_OFFSET, ATTR_ALIGN, ATTR_STAGES};
     for (int i = 0; i < COUNT_OF(fields); i++) attr_remove(&buf->attrs, fields[i]);
 }
 
@@ -136,7 +142,7 @@ static bool is_extent(Sema *s, const Node *node, int64_t extent) {
 }
 
 // Extents: constants in kernels; anything computable in references, fills and for a program's scratch.
-static bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Expr **shape) {
+bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Expr **shape) {
     int64_t elements = 1;
     for (int i = 0; i < dims->count; i++) {
         int64_t extent;

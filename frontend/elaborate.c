@@ -8,6 +8,8 @@ Sema *sema_new(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, c
     Sema *s = NEW(arena, Sema);
     *s = (Sema){.arena = arena, .failure = failure, .sink = sink, .syntax = syntax, .options = options};
     s->naturals = map_new(arena);
+    s->tiles = map_new(arena);
+    s->held = map_new(arena);
     s->item_done = NEW_ARRAY(arena, bool, syntax->items.count + 1);
     declare_file(s);
     return s;

@@ -4,6 +4,12 @@
 #include <math.h>
 #include <string.h>
 
+static SemaValue load(Sema *s, const Node *node) {
+    Place place;
+    if (!element_place(s, node, &place)) return value_poison(node->span);
+    return value_expr(s, place_value(s, &place), node->span);
+}
+
 static SemaValue name_value(Sema *s, const Node *node) {
     if (strcmp(node->text, "true") == 0) return value_expr(s, e_bool(s->arena, true), node->span);
     if (strcmp(node->text, "false") == 0) return value_expr(s, e_bool(s->arena, false), node->span);
@@ -18,19 +24,16 @@ static SemaValue name_value(Sema *s, const Node *node) {
         diag_label(d, symbol->span, "declared here");
         return value_poison(node->span);
     }
-    case SYMBOL_VIEW: diag(s->sink, node->span, T_NOT_A_VALUE, "a view"); return value_poison(node->span);
+    case SYMBOL_VIEW:
+        if (symbol->view->rank == 0) return load(s, node);
+        diag(s->sink, node->span, T_NOT_A_VALUE, "a view");
+        return value_poison(node->span);
     case SYMBOL_TYPE: diag(s->sink, node->span, T_NOT_SCALAR, node->text, "a type"); return value_poison(node->span);
     default: break;
     }
     SemaValue value = symbol->value;
     value.span = node->span;
     return value;
-}
-
-static SemaValue load(Sema *s, const Node *node) {
-    Place place;
-    if (!element_place(s, node, &place)) return value_poison(node->span);
-    return value_expr(s, place_value(s, &place), node->span);
 }
 
 // The right operand of a lazy operator: what it would emit (a `fn` with statements) must not run when it is skipped.
@@ -168,6 +171,7 @@ static SemaValue expression_of_kind(Sema *s, const Node *node) {
         return binary(s, (BinaryOp)node->op, a, b, span);
     case N_TERNARY: return select(s, node);
     case N_DOT:
+        if (is_held(s, node)) return load(s, node);
         if (node->kids[0]->kind == N_NAME && !find_or_report(s, node->kids[0])) return value_poison(span);
         if (strcmp(node->text, "T") == 0) diag(s->sink, span, T_NOT_A_VALUE, "a view");
         else diag(s->sink, span, T_UNKNOWN_VIEW, node->text);

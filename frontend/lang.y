@@ -60,6 +60,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %token <text> LAYOUT "'layout'" STRIDES "'strides'" FOR "'for'" UNROLL "'unroll'" VECTORIZED "'vectorized'"
 %token <text> PARALLEL "'parallel'" PIPELINED "'pipelined'" WHILE "'while'" IF "'if'" ELSE "'else'"
 %token <text> BREAK "'break'" RETURN "'return'" IN "'in'" OUT "'out'" INOUT "'inout'" STEP "'step'"
+%token <text> CHANNEL "'channel'" SLOTS "'slots'" READERS "'readers'" PRODUCE "'produce'" CONSUME "'consume'" ORDERED "'ordered'"
 %token <text> ID "a name" INTEGER "a number" FLOATING "a number with a fraction" STRING "a string"
 %token OROR "'||'" ANDAND "'&&'" EQ "'=='" NE "'!='" LE "'<='" GE "'>='" SHL "'<<'" SHR "'>>'"
 %token DOTDOT "'..'" SPAN "'+:'" ARROW "'->'"
@@ -84,6 +85,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param dims strides exprs
 %type <node> binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
 %type <node> place call idxs idx args args1 arg expr type const body
+%type <node> tiles channel_options
 %type <op> mode loop scope
 
 %%
@@ -125,9 +127,11 @@ cname: name                           { $$ = NODE(N_CPARAM, @1, $1, 0, 1, NULL);
  | name ':' type                      { $$ = NODE(N_CPARAM, @1, $1, 0, 1, $3); }
  ;
 type: ID                              { $$ = NODE(N_NAME, @1, $1, 0, 0); }
+ | CHANNEL                            { $$ = NODE(N_NAME, @1, $1, 0, 0); }
  ;
 name: ID | OUT | INOUT | STEP | TEST | LAYOUT | REFERENCE | TOLERANCE | RASTER | CLUSTER | PERSISTENT | STRIDES | REGS
  | WHEN | SCRATCH | ROLE | ASYNC | THREADS | KERNEL | PROGRAM | MACRO | TUNE | IMPORT | FN
+ | CHANNEL | SLOTS | READERS | PRODUCE | CONSUME | ORDERED
  ;
 attrs: %empty                         { $$ = NULL; }
  | attrs1                             { $$ = $1; }
@@ -202,6 +206,10 @@ bare_stmt: block
  | ROLE name THREADS expr ropts block { $$ = NODE(N_ROLE, @1, $2, 0, 3, $4, $5, $6); }
  | ROLE name '[' name IN expr ']' THREADS expr ropts block
                                       { $$ = NODE(N_ROLE, @1, $2, 0, 5, $9, $10, $11, $6, NODE(N_NAME, @4, $4, 0, 0)); }
+ | CHANNEL name tiles channel_options ';'             { $$ = NODE(N_CHANNEL, @2, $2, 0, 2, $3, $4); }
+ | PRODUCE name block                 { $$ = NODE(N_PRODUCE, @1, $2, 0, 2, NODE(N_NAME, @2, $2, 0, 0), $3); }
+ | CONSUME name block                 { $$ = NODE(N_CONSUME, @1, $2, 0, 2, NODE(N_NAME, @2, $2, 0, 0), $3); }
+ | ORDERED name block                 { $$ = NODE(N_ORDERED, @1, $2, 0, 2, NODE(N_NAME, @2, $2, 0, 0), $3); }
  | THREAD '(' iters ')' block         { $$ = NODE(N_THREAD, @1, NULL, 0, 2, $3, $5); }
  | ASYNC call ';'                     { $$ = NODE(N_ASYNC, @$, NULL, 0, 1, $2); }
  | place '=' expr ';'                 { $$ = NODE(N_ASSIGN, @$, NULL, AST_PLAIN, 2, $1, $3); }
@@ -239,6 +247,15 @@ scope: SHARED                         { $$ = DECL_SHARED; }
  | FRAGMENT                           { $$ = DECL_FRAGMENT; }
  | LOCAL                              { $$ = DECL_LOCAL; }
  ;
+tiles: %empty                         { $$ = NULL; }
+ | ':' type dims                      { $$ = NODE(N_DECL, @$, NULL, 0, 3, $2, $3, NULL); }
+ | '(' decls ')'                      { $$ = $2; }
+ ;
+channel_options: %empty               { $$ = LIST(@$); }
+ | channel_options SLOTS expr         { $$ = parse_push(p, $1, NODE(N_NAMED, @2, $2, 0, 1, $3)); }
+ | channel_options READERS expr       { $$ = parse_push(p, $1, NODE(N_NAMED, @2, $2, 0, 1, $3)); }
+ | channel_options attr               { $$ = parse_push(p, $1, $2); }
+ ;
 decls: decl                           { $$ = parse_push(p, NODE(N_DECLS, @$, NULL, 0, 0), $1); }
  | decls ',' decl                     { $$ = parse_push(p, $1, $3); }
  ;
@@ -258,7 +275,7 @@ iter: name IN expr                    { $$ = NODE(N_ITER, @1, $1, 0, 3, NULL, $3
 
 /* ---- expressions ---- */
 place: name                           { $$ = NODE(N_NAME, @1, $1, 0, 0); }
- | name '[' idxs ']'                  { $$ = $3; $$->span = @$; $$->kids[0] = NODE(N_NAME, @1, $1, 0, 0); }
+ | place '[' idxs ']'                 { $$ = $3; $$->span = @$; $$->kids[0] = $1; }
  | call '[' idxs ']'                  { $$ = $3; $$->span = @$; $$->kids[0] = $1; }
  | place '.' name                     { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }
  | call '.' name                      { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }

@@ -151,6 +151,8 @@ typedef struct Sema {
     int constant;    // > 0: inside an expression that must be constant
     int loops;       // loops around, for break
     Map *naturals;   // iterators that are never negative
+    Map *tiles;      // a channel's buffer -> ChannelTiles
+    Map *held;       // a handle's variable -> the channel's buffer
     int copied;      // > 0: inside an expression that passes may copy, so that what happens once is bound before it
     bool in_parallel, in_thread;
     bool placed;   // `place` was given by @loc: all that is inside takes it
@@ -272,6 +274,24 @@ Buf *im2col_view(Sema *s, const Node *node);   // NULL: reported
 // The view that a tensormap parameter maps, once the names of the function's body are known.
 void resolve_view(Sema *s, const Node *param, Attr *tma);
 
+bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Expr **shape);   // reports
+
+// ---- channels.c ----
+typedef struct ChannelTiles {
+    VEC(Buf *) all;
+} ChannelTiles;
+Buf *channel_named(Sema *s, const Node *node);   // reports; NULL then
+void channel_add_tile(Sema *s, Buf *channel, Buf *tile);
+void channel_statement(Sema *s, const Node *node);
+void channel_block(Sema *s, const Node *node);              // produce, consume, ordered
+void channel_holds(Sema *s, Var *var, const Expr *value);   // `let var = acquire(..)`
+bool is_held(Sema *s, const Node *node);                    // f.As, or f: a tile of the slot that f holds
+const View *held_tile(Sema *s, const Node *node);           // reports; NULL then
+bool is_send(const Node *call);
+void send_statement(Sema *s, const Node *call);
+bool is_take(const Node *call);
+SemaValue take_expression(Sema *s, const Node *call);
+
 // ---- overlap.c ----
 // Copies the sources of a tile operation that may overlap its destination.
 void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span);
@@ -282,7 +302,8 @@ void declarations(Sema *s, const Node *node);
 
 // ---- stmt.c ----
 void statement(Sema *s, const Node *node);
-void statements(Sema *s, const Node *block);   // in the current scope
+void body(Sema *s, const Node *block, Block *out);   // in a scope of its own
+void statements(Sema *s, const Node *block);         // in the current scope
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----

@@ -124,8 +124,7 @@ static void wrong_rank(Sema *s, const Node *node, const Buf *buf, int wanted, in
     diag_label(d, buf->loc, "declared here");
 }
 
-static bool read_indices(Sema *s, const Node *node, const Base *base, Expr **out) {
-    int count = node->count - 1;
+static bool read_indices(Sema *s, const Node *node, const Base *base, int count, Expr **out) {
     SemaValue *values = NEW_ARRAY(s->arena, SemaValue, count + 1);
     for (int i = 0; i < count; i++) {
         const Node *index = node->kids[i + 1];
@@ -171,18 +170,19 @@ static void outside_of_tensor(Sema *s, Place *place) {
 
 bool element_place(Sema *s, const Node *node, Place *out) {
     Base base;
-    if (node->kind != N_INDEX) {
+    bool alone = node->kind != N_INDEX;   // u.n: a view of one element, without dims
+    if (alone && !is_view(s, node)) {
         diag(s->sink, node->span, T_NOT_BUFFER, "this");
         return false;
     }
-    if (!base_of(s, node, node->kids[0], &base)) return false;
-    *out = (Place){.buf = base.buf, .count = node->count - 1};
+    if (!base_of(s, node, alone ? node : node->kids[0], &base)) return false;
+    *out = (Place){.buf = base.buf, .count = alone ? 0 : node->count - 1};
     if (out->count != rank_of(&base)) {
         wrong_rank(s, node, base.buf, rank_of(&base), out->count);
         return false;
     }
     out->indices = NEW_ARRAY(s->arena, Expr *, out->count);
-    if (!read_indices(s, node, &base, out->indices)) return false;
+    if (!read_indices(s, node, &base, out->count, out->indices)) return false;
     if (base.view) {
         out->indices = view_indices(s, base.view, out->indices, &out->inside);
         if (s->context != IN_BLOCK || s->in_thread) out->inside = NULL;   // out of range is an error there
@@ -196,7 +196,7 @@ bool element_place(Sema *s, const Node *node, Place *out) {
 Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
     Region *region;
     Place place;
-    if (node->kind == N_NAME) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
+    if (node->kind == N_NAME && !is_view(s, node)) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
         Buf *buf = buffer_named(s, node);
         region = buf ? region_whole(s->arena, buf) : NULL;
         if (buf && !or_whole) {
@@ -273,7 +273,7 @@ static bool reads_rows(Sema *s, const Written *w) {
 
 static bool read_operand(Sema *s, const Node *node, Written *w) {
     *w = (Written){.span = node->span};
-    while (node->kind == N_DOT) {
+    while (node->kind == N_DOT && !is_held(s, node)) {
         if (strcmp(node->text, "T") != 0) {
             diag(s->sink, node->span, T_UNKNOWN_VIEW, node->text);
             return false;

@@ -17,7 +17,7 @@ void statements(Sema *s, const Node *block) {
     for (int i = 0; i < block->count; i++) statement(s, block->kids[i]);
 }
 
-static void body(Sema *s, const Node *block, Block *out) {
+void body(Sema *s, const Node *block, Block *out) {
     NameScope scope;
     Block *outer = s->block;
     s->block = out;
@@ -91,6 +91,7 @@ static void let(Sema *s, const Node *node) {
         return;
     }
     Var *var = declare_var(s, node->text, VAR_LET, expr->type, node->span);
+    channel_holds(s, var, expr);
     emit(s, s_let(s->arena, var, expr));
 }
 
@@ -169,7 +170,9 @@ static void store(Sema *s, const Node *node) {
 
 static void assignment(Sema *s, const Node *node) {
     const Node *place = node->kids[0];
-    if (place->kind == N_INDEX) store(s, node);
+    bool scalar =
+        is_view(s, place) && place->kind != N_INDEX && view_named(s, place) && view_named(s, place)->rank == 0;
+    if (place->kind == N_INDEX || scalar) store(s, node);
     else if (place->kind == N_NAME) assign_scalar(s, node);
     else diag(s->sink, place->span, T_NOT_A_PLACE);
 }
@@ -407,6 +410,10 @@ static int contexts_of(const Node *node) {
     case N_EVAL: return B | P | R;
     case N_DECLS: return node->op == DECL_SCRATCH ? P : node->op == DECL_LOCAL ? B | R : B;
     case N_ROLE:
+    case N_CHANNEL:
+    case N_PRODUCE:
+    case N_CONSUME:
+    case N_ORDERED:
     case N_THREAD:
     case N_ASYNC: return B;
     case N_LOOP: return node->op == LOOP_SERIAL || node->op == LOOP_UNROLL ? B | R : B;
@@ -443,6 +450,10 @@ static void dispatch(Sema *s, const Node *node) {
     case N_BREAK: break_statement(s, node); break;
     case N_RETURN: diag(s->sink, node->span, T_RETURN_OUTSIDE); break;
     case N_ROLE: role(s, node); break;
+    case N_CHANNEL: channel_statement(s, node); break;
+    case N_PRODUCE:
+    case N_CONSUME:
+    case N_ORDERED: channel_block(s, node); break;
     case N_THREAD: thread(s, node); break;
     case N_ASYNC: call_statement(s, node->kids[0], true); break;
     case N_ASSIGN: assignment(s, node); break;

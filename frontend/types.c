@@ -112,6 +112,7 @@ Expr *to_type(Sema *s, SemaValue v, Type type) {
 Expr *to_index(Sema *s, SemaValue v) {
     Type type = value_type(s, v);
     if (is_poison(v)) return e_int(s->arena, 0);
+    if (type == TYPE_SLOT) return settle(s, v);
     if (v.kind == VALUE_FLOAT || !type_is_int(type) || type == TYPE_U64) {
         diag(s->sink, v.span, T_NOT_INDEX, value_text(s, v));
         return e_int(s->arena, 0);

@@ -181,11 +181,11 @@ static ViewFn *view_function(Sema *s, const char *name) {
 bool is_view(Sema *s, const Node *node) {
     switch (node->kind) {
     case N_CALL: return is_im2col(node) || view_function(s, node->text) != NULL;
-    case N_DOT: return strcmp(node->text, "T") == 0;
+    case N_DOT: return strcmp(node->text, "T") == 0 || is_held(s, node);
     case N_INDEX: return !is_element(node);
     case N_NAME: {
         const Symbol *symbol = find(s, node->text);
-        return symbol && symbol->kind == SYMBOL_VIEW;
+        return symbol && (symbol->kind == SYMBOL_VIEW || is_held(s, node));
     }
     default: return false;
     }
@@ -196,6 +196,7 @@ const View *view_named(Sema *s, const Node *node) {
         Buf *buf = is_im2col(node) ? im2col_view(s, node) : buffer_named(s, node);
         return buf ? view_of_buffer(s, buf) : NULL;
     }
+    if (is_held(s, node)) return held_tile(s, node);
     if (node->kind == N_NAME) return find(s, node->text)->view;
     if (node->kind != N_CALL) return written_view(s, node);
     if (node->count == 0) {

@@ -477,6 +477,7 @@ static Type call_type(OpId op, int count, const Arg *args) {
     case RESULT_I32: return TYPE_I32;
     case RESULT_I64: return TYPE_I64;
     case RESULT_U32: return TYPE_U32;
+    case RESULT_SLOT: return TYPE_SLOT;
     }
     return TYPE_NONE;
 }

@@ -159,6 +159,7 @@ struct Buf {
     int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
     const struct Im2col *im2col;   // global: a view of the tensor alias_of; NULL: none
+    Buf *channel;                  // shared: a tile of that channel, whose slots are the first dim; NULL: of none
     int64_t offset;                // shared: byte offset in the CTA's shared memory; -1: not allocated
     int align;                     // bytes; 0: natural
     Attr *attrs;
@@ -491,7 +492,8 @@ typedef enum {
     RESULT_BOOL,
     RESULT_I32,
     RESULT_I64,
-    RESULT_U32
+    RESULT_U32,
+    RESULT_SLOT
 } OpResult;   // FLOATING: as FIRST, integers become f32
 typedef enum { BY_EACH, BY_ELECTED, BY_WARP, BY_WARPGROUP, BY_ROLE, BY_BLOCK, BY_CLUSTER } Participants;
 typedef enum { DONE_NOW, DONE_CP_GROUP, DONE_BULK_GROUP, DONE_MBARRIER, DONE_WGMMA_GROUP } Completion;

@@ -171,6 +171,7 @@ static void put_decl(Printer *p, const Stmt *stmt) {
     if (buf->stage_dims > 0 && !attr_get(buf->attrs, ATTR_STAGES) && !(logical && buf->scope == SCOPE_SHARED))
         sb_printf(out, " @stages(%lld)", (long long)slots_of(buf));
     if (buf->alias_of) sb_printf(out, " @alias(%s)", buf_text(p, buf->alias_of));
+    if (buf->channel) sb_printf(out, " @channel(%s)", buf_text(p, buf->channel));
     if (buf->offset >= 0) sb_printf(out, " @offset(%lld)", (long long)buf->offset);
     if (buf->align > 0) sb_printf(out, " @align(%d)", buf->align);
     put_attrs_after(p, buf->attrs);

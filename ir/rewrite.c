@@ -363,6 +363,7 @@ static bool subst_names(Visitor *visitor, Stmt *stmt) {
     if (stmt->kind == STMT_DECL) {
         stmt->decl = replaced_buf(subst, stmt->decl);
         stmt->decl->alias_of = replaced_buf(subst, stmt->decl->alias_of);
+        stmt->decl->channel = replaced_buf(subst, stmt->decl->channel);
     }
     Iter *iters;
     for (int i = 0, count = stmt_iters(stmt, &iters); i < count; i++) iters[i].var = replaced_var(subst, iters[i].var);
@@ -406,6 +407,7 @@ static Buf *clone_buf(Subst *subst, const Buf *buf) {
     copy->shape = clone_exprs(subst, buf->rank, buf->shape);
     copy->strides = clone_exprs(subst, buf->rank, buf->strides);
     copy->alias_of = replaced_buf(subst, buf->alias_of);
+    copy->channel = replaced_buf(subst, buf->channel);
     copy->attrs = clone_attrs(subst->arena, buf->attrs);
     subst_buf(subst, buf, copy);
     return copy;

@@ -44,6 +44,8 @@
 //      map's type and rank. Operands of wgmma have the types and forms of the instruction.
 //  20. Tensors that may be one (@alias of a parameter): an element of the read one is read by the CTA and iteration
 //      that writes it, before it does, where that is plain (verify_conflicts.c).
+//  21. A handle of a channel is ended once on each path and not used after. A slot is written by the group that fills
+//      it, and a channel has groups that fill and groups that receive (verify_channels.c).
 #include "ir/verify.h"
 #include "ir/build.h"
 #include "ir/query.h"
@@ -257,7 +259,8 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     Var *var = stmt->let.var;
     if (stmt->let.value) {
         check_expr(v, c, stmt->let.value);
-        if (type_kind(stmt->let.value->type) == KIND_OPAQUE)
+        bool handle = is_expr_call(stmt->let.value, OP_ACQUIRE) || is_expr_call(stmt->let.value, OP_RECEIVE);
+        if (type_kind(stmt->let.value->type) == KIND_OPAQUE && !(handle && stmt->kind == STMT_LET))
             REPORT(v, stmt->loc, T_NOT_SCALAR_TYPE, type_text(stmt->let.value->type));
         if (stmt->let.value->type != var->type)
             REPORT(v, stmt->loc, T_OPERAND_TYPES, "=", type_text(var->type), type_text(stmt->let.value->type));
@@ -616,6 +619,7 @@ static void check_func(Verifier *v, const Func *func) {
     if (func->kind == FUNC_KERNEL && v->grids == 0) REPORT(v, func->loc, T_NO_GRID, func->name);
     if (func->kind == FUNC_KERNEL) check_allocation(v, func);
     if (func->kind == FUNC_KERNEL && func->stage == STAGE_TILE && !v->broken) check_conflicts(v, func);
+    if (func->kind == FUNC_KERNEL && !v->broken) check_channels(v, func);
     if (func->kind == FUNC_PROGRAM) check_launches(v, func);
 }
 

@@ -118,6 +118,11 @@ static void check_alias_use(Verifier *v, const Context *c, const Buf *buf, Span 
                "here: tile operations and parallel loops use a buffer with @alias only where it has a layout");
 }
 
+// An integer, or the handle of a slot in the first dim of a channel's tile.
+static bool is_index(const Buf *buf, int dim, Type type) {
+    return type_is_int(type) || (type == TYPE_SLOT && buf->channel && dim == 0);
+}
+
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc) {
     check_visible(v, buf, buf->name, loc);
     check_alias_use(v, c, buf, loc);
@@ -128,7 +133,7 @@ void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Exp
     }
     for (int i = 0; i < count; i++) {
         check_copied(v, c, indices[i], "an index", loc);
-        if (!type_is_int(indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
+        if (!is_index(buf, i, indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
         int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
         if (extent < 0) extent = INT64_MAX;
         bool reached = buf->scope != SCOPE_GLOBAL && !may_be_unreached(v, c, buf);
@@ -250,7 +255,7 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
         const RegionDim *dim = &region->dims[i];
         check_copied(v, c, dim->start, "an index", region->loc);
         if (dim->extent) check_copied(v, c, dim->extent, "an extent", region->loc);
-        if (!type_is_int(dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
+        if (!is_index(buf, i, dim->start->type)) REPORT(v, region->loc, T_NOT_INDEX, type_text(dim->start->type));
         int64_t at, extent = 1, all = slots ? -1 : buf_extent(buf, i);
         bool known = !dim->extent || expr_const(dim->extent, &extent);
         if (all < 0) all = INT64_MAX;

@@ -81,3 +81,4 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
 void check_allocation(Verifier *v, const Func *kernel);   // verify_memory.c
 void check_conflicts(Verifier *v, const Func *kernel);    // verify_conflicts.c
 void check_launches(Verifier *v, const Func *program);
+void check_channels(Verifier *v, const Func *kernel);   // verify_channels.c

@@ -39,6 +39,10 @@ static bool is_map(const Operand *operand) {
     return strcmp(operand->name, "map") == 0;
 }
 
+static bool is_handle(const Operand *operand, const Expr *value) {
+    return strcmp(operand->name, "slot") == 0 && value->type == TYPE_SLOT;
+}
+
 static void check_memory(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand,
                          const Region *region) {
     check_region(v, c, region);
@@ -52,6 +56,8 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is @zeroed, so it must not be filled");
     if (strcmp(operand->name, "bar") == 0 && buf->type != TYPE_MBARRIER)
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is no mbarrier");
+    if (strcmp(operand->name, "channel") == 0 && buf->type != TYPE_CHANNEL)
+        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is no channel");
     bool writes = operand->access == ACCESS_WRITE || operand->access == ACCESS_UPDATE;
     if (writes && buf->is_param && buf->mode == MODE_IN) REPORT(v, region->loc, T_READ_ONLY, buf->name);
 }
@@ -74,7 +80,7 @@ static void check_operand(Verifier *v, const Context *c, const OpInfo *info, con
             return;
         }
         check_expr(v, c, arg->value);
-        if (type_kind(arg->value->type) == KIND_OPAQUE && !is_map(operand))
+        if (type_kind(arg->value->type) == KIND_OPAQUE && !is_map(operand) && !is_handle(operand, arg->value))
             REPORT(v, loc, T_NOT_SCALAR_TYPE, type_text(arg->value->type));
         bool constant = arg->value->kind == EXPR_INT || arg->value->kind == EXPR_FLOAT;
         if ((operand->flags & OPERAND_CONST) && !constant)
@@ -135,7 +141,11 @@ static void check_bulk(Verifier *v, const OpInfo *info, const Arg *args, Span lo
 }
 
 static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "st.async"
-    Type type = args[OPERAND_INDEX(PEER_STORE, x)].region->buf->type;
+    const Buf *x = args[OPERAND_INDEX(PEER_STORE, x)].region->buf;
+    Type type = x->type;
+    if (!x->channel != !!args[OPERAND_INDEX(PEER_STORE, bar)].region)
+        report_operand(v, info, OPERAND_INDEX(PEER_STORE, bar),
+                       "is needed, but for a slot of a channel, which has its own", loc);
     bool stored = type_kind(type) != KIND_OPAQUE && (type_bytes(type) == 4 || type_bytes(type) == 8);
     if (!stored) report_operand(v, info, OPERAND_INDEX(PEER_STORE, x), "has elements of neither 4 nor 8 bytes", loc);
 }

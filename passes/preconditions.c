@@ -16,6 +16,11 @@ static bool has_via(const PassContext *context, const Stmt *stmt) {
     return (!is_call(stmt, OP_GEMM) && !is_global_to_shared_copy(stmt)) || via_of(stmt) != VIA_NONE;
 }
 
+static bool has_no_channel(const PassContext *context, const Stmt *stmt) {
+    (void)context;
+    return stmt->kind != STMT_DECL || stmt->decl->type != TYPE_CHANNEL;
+}
+
 static bool has_flat_grid(const PassContext *context, const Stmt *stmt) {
     (void)context;
     return stmt->kind != STMT_GRID || stmt->grid.count <= 1;

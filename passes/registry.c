@@ -8,6 +8,7 @@
 #define NOTHING 0
 #define STAGES (1 << PRE_STAGES)
 #define VIA (1 << PRE_VIA)
+#define NO_CHANNELS (1 << PRE_NO_CHANNELS)
 #define FLAT_GRID (1 << PRE_FLAT_GRID)
 #define LAYOUTS (1 << PRE_LAYOUTS)
 #define MAPS (1 << PRE_MAPS)

@@ -200,7 +200,7 @@ static void leave_token(Formatter *f, int token, int column, const Line *line) {
 }
 
 static bool declares_buffers(const SourceTree *tree, const Line *line) {
-    static const char *const words[] = {"shared", "fragment", "local", NULL};
+    static const char *const words[] = {"shared", "fragment", "local", "channel", NULL};
     return line->to > line->from + 1 && is_any(tree, line->from, words);
 }
 

@@ -258,9 +258,10 @@ static bool keyword_before_bracket(const SourceTree *tree, int token) {
     return in_words(tree, token, words) && !any_of(tree, token - 1, ".@");
 }
 
-// `test NAME (...)`: the values that follow are no arguments.
-static bool names_test(const SourceTree *tree, int token) {
-    return token_is(tree, token - 1, "test") && tree->tokens.items[token].kind == TOKEN_WORD;
+// `test NAME (...)`, `channel NAME (...)`: what follows are no arguments.
+static bool names_list(const SourceTree *tree, int token) {
+    bool declares = token_is(tree, token - 1, "test") || token_is(tree, token - 1, "channel");
+    return declares && tree->tokens.items[token].kind == TOKEN_WORD;
 }
 
 // The `:` of `a ? b : c`: what stands before it up to the `?` has pairs of its own only.
@@ -297,7 +298,7 @@ bool token_spaced(const SourceTree *tree, int token) {
         return kind == TOKEN_SYMBOL && !any_of(tree, token, any_of(tree, token - 1, "-") ? "(!~" : "(-!~");
     if (!any_of(tree, token, "([")) return true;
     if (before == TOKEN_SYMBOL) return !any_of(tree, token - 1, ")]");
-    return keyword_before_bracket(tree, token - 1) || (any_of(tree, token, "(") && names_test(tree, token - 1));
+    return keyword_before_bracket(tree, token - 1) || (any_of(tree, token, "(") && names_list(tree, token - 1));
 }
 
 void source_format(SourceTree *tree, StrBuf *out) {

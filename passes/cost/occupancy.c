@@ -1,5 +1,6 @@
 // Estimates the resources of a kernel from its tile-stage text.
 #include "passes/cost/occupancy.h"
+#include "ir/channels.h"
 #include "passes/pipeline/async_copy_legality.h"
 
 // Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.
@@ -169,5 +170,6 @@ static bool is_missing(const Expr *expr, const void *target) {
 bool kernel_is_supported(const Func *kernel, const Target *target) {
     FOR_EACH_STMT (stmt, &kernel->body)
         if (stmt->kind == STMT_CALL && !target_has(target, op_info(stmt->call.op)->feature)) return false;
+    if (roles_share_channels(kernel) && !target_has(target, FEATURE_MBARRIER)) return false;
     return func_cluster(kernel) <= target->cluster_most && !block_any_expr(&kernel->body, is_missing, target);
 }

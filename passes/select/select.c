@@ -32,6 +32,7 @@
 // cores (`mma`) when the target has an instruction for its types and the tile divides over the warps, else it is
 // computed by FMAs (`fma`). Whether a copy is asynchronous is decided here, before pipelining; in all measurements it
 // was faster.
+#include "ir/channels.h"
 #include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/pipeline/async_copy_legality.h"
@@ -312,7 +313,43 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm, const MmaInfo *mm
     return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, 0);   // k is filled up with zeros
 }
 
+// ---- products of roles written by hand ----
+
+// *first: the number of its first thread among those of the roles around it.
+static const Stmt *role_of(const Func *kernel, const Stmt *stmt, int64_t *first) {
+    FOR_EACH_STMT (role, &kernel->body) {
+        if (role->kind != STMT_ROLE || !stmt_contains(role, stmt)) continue;
+        const Block *block = BLOCK_OF(role);
+        *first = 0;
+        for (int i = INDEX_OF(role) - 1; i >= 0 && block->items[i]->kind == STMT_ROLE; i--)
+            *first += block->items[i]->role.threads;
+        return role;
+    }
+    return NULL;
+}
+
+// It is ready for the asynchronous proxy: a channel says when it is full.
+static bool is_handed(const Region *operand) {
+    return operand->buf->scope == SCOPE_FRAGMENT || operand->buf->channel;
+}
+
+// By wgmma where the role is whole warpgroups and the operands are slots that it has received.
+static bool role_wgmma(Selector *s, const Stmt *stmt) {
+    int64_t first, group = target_warpgroup(s->target);
+    const Stmt *role = has_channels(s->kernel) ? role_of(s->kernel, stmt, &first) : NULL;
+    GemmOp gemm = gemm_of(stmt);
+    WgmmaInfo info;
+    if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
+    if (wgmma_problem(s->target, stmt, &info)) return false;
+    if (role->role.threads % group || first % group) {
+        REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name);
+        return false;
+    }
+    return region_extent(gemm.acc, 0) % (role->role.threads / group * info.m) == 0;
+}
+
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
+    if (role_wgmma(s, stmt)) return VIA_WGMMA;
     const MmaInfo *mma = gemm_mma(s->target, stmt);
     const char *problem = gemm_problem(s, stmt, mma);
     if (mma && !problem) return VIA_MMA;

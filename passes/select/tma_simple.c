@@ -24,6 +24,11 @@
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
+// A copy into a slot that another role receives: lower-channels gives it the slot's mbarrier.
+static bool fills_handed_slot(const Stmt *copy) {
+    return is_global_to_shared_copy(copy) && copy_of(copy).dst->buf->channel;
+}
+
 static const char *kernel_problem(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
         if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD)
@@ -31,8 +36,8 @@ static const char *kernel_problem(const Func *kernel) {
     return grid_blocks(func_grid(kernel)) > 1 ? "a tile spans a cluster: use at most 1024 threads" : NULL;
 }
 
-static const char *loop_problem(const Func *kernel, const Stmt *loop) {
-    const char *why = kernel_problem(kernel);
+static const char *loop_problem(const Func *kernel, const Stmt *copy, const Stmt *loop) {
+    const char *why = fills_handed_slot(copy) && func_has_roles(kernel) ? NULL : kernel_problem(kernel);
     bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
     return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
@@ -144,7 +149,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
     bool away = is_shared_to_global_copy(copy);
     const Buf *tile = copy_tile(copy)->buf;
     if (copy->call.is_async) return "the source synchronizes it explicitly: write `copy` without `async`";
-    const char *why = loop_problem(kernel, loop);
+    const char *why = loop_problem(kernel, copy, loop);
     if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
     if (why) return why;
     Uses uses = uses_of(arena, kernel, tile);
@@ -155,7 +160,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
                                const Stmt *copy, const Stmt *loop) {
-    const char *why = loop_problem(kernel, loop);
+    const char *why = loop_problem(kernel, copy, loop);
     if (!why) why = bulk_problem(target, facts, copy);
     if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, kernel, copy);
     Uses uses = uses_of(arena, kernel, copy_of(copy).dst->buf);
@@ -175,6 +180,7 @@ static bool is_product(const Target *target, const Stmt *stmt) {
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
+    if (fills_handed_slot(copy) && func_has_roles(kernel)) return NULL;   // its role has nothing else to do meanwhile
     if (is_shared_to_global_copy(copy)) return "stores by threads are as fast: `@via(tma)` stores by TMA all the same";
     if (!loop)
         return "it is not in a `pipelined` loop, and there cp.async and loads have less latency: put it into one, or write `@via(tma)`";

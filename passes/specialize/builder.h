@@ -17,6 +17,7 @@
 #include "ir/build.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma.h"
+#include "passes/specialize/async_mma.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
 
@@ -86,20 +87,6 @@ Expr *common_value(Arena *arena, const Block *work, Subst *known, Expr *expr);
 // Trip count of the loop in names that are the same for all tiles; NULL: it differs.
 Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
 
-// The tiles whose slots an arrival frees.
-typedef struct Consume {
-    VEC(const Buf *) tiles;
-} Consume;
-
-static inline bool consumes_tile(const Consume *consume, const Buf *buf) {
-    VEC_EACH_PTR (const Buf, tile, &consume->tiles)
-        if (tile == buf) return true;
-    return false;
-}
-
-// MMAs become asynchronous, with waits as late as dependences allow (async_mma.c). `consumes`: arrivals at `empty` ->
-// Consume.
-void make_mma_async(Arena *arena, Block *block, const Map *consumes);
 // The last MMA of an iteration, with A in registers, moves behind the first MMA of the next one (mma_pipelining.c).
 void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 

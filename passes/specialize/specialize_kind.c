@@ -2,6 +2,7 @@
 // depends on the main loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler
 // and the cost models use it, too (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
 // warp_specialize.c and cooperative.c, leaves a kernel as it is if its copies have no slots or other mechanisms after all.
+#include "ir/channels.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
@@ -203,6 +204,7 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
     Specialization how = {.grid = func_grid(kernel)};
     if (how.grid && attr_get(how.grid->attrs, ATTR_NO_SPECIALIZE)) return how.why = "its grid has @no_specialize", how;
+    if (has_channels(kernel)) return how.why = "it has channels of its own", how;
     bool is_plain = is_one_loop(target, kernel, &how) && trips_serve(arena, kernel, &how);
     if (is_plain && holds_pingpong(target, kernel)) return how.kind = WS_PINGPONG, how;
     how.why = cooperative_problem(arena, target, kernel);

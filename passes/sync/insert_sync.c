@@ -194,8 +194,19 @@ static Map *find_foreign(Arena *arena, const Block *block, const Stmt *role) {
     return foreign;
 }
 
-// Storage that is in order as a kernel's is: tiles that the role awaits, and those that its tile operations alone write
-// and read.
+static bool is_handed(const Buf *root) {
+    return attr_get(root->attrs, ATTR_HANDED) != NULL;
+}
+
+// In several places, which may conflict while it has a slot.
+static bool touches_again(Arena *arena, const Stmt *role, const Buf *root) {
+    int touches = 0;
+    FOR_EACH_EFFECT (effect, arena, role) touches += buf_root(effect->buf) == root;
+    return touches > 1;
+}
+
+// Storage that is in order as a kernel's is: tiles that the role awaits, those that its tile operations alone write and
+// read, and slots that it has for a while.
 static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
     Map *awaited = map_new(arena);
     const Map *foreign = find_foreign(arena, block, role);
@@ -203,7 +214,8 @@ static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
         if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(ARG(stmt, AWAIT, x).region->buf), awaited);
         FOR_EACH_EFFECT (effect, arena, stmt) {
             const Buf *root = buf_root(effect->buf);
-            bool own = root->scope == SCOPE_SHARED && effect->access != ACCESS_READ && !map_has(foreign, root);
+            bool own = root->scope == SCOPE_SHARED && effect->access != ACCESS_READ &&
+                       (is_handed(root) ? touches_again(arena, role, root) : !map_has(foreign, root));
             if (own && type_kind(root->type) != KIND_OPAQUE) map_put(awaited, root, awaited);
         }
     }
@@ -220,6 +232,7 @@ static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, c
         VEC_EACH (const Effect, effect, &effects) {
             const Buf *buf = buf_root(effect->buf);
             if (effect->access == ACCESS_READ || effect->op == OP_AWAIT || !map_has(awaited, buf)) continue;
+            if (stmt != role && is_handed(buf)) continue;
             if (stmt != role) return false;
             own += !map_has(seen, buf);
             map_put(seen, buf, seen);
@@ -236,7 +249,9 @@ static SyncPlan plan_new(Arena *arena) {
 static bool lands_here(Arena *arena, const Stmt *stmt, const Map *awaited) {
     if (!via_is(stmt, VIA_CP_ASYNC) || (stmt->kind == STMT_CALL && stmt->call.is_async)) return false;
     FOR_EACH_EFFECT (effect, arena, stmt)
-        if (effect->access != ACCESS_READ && map_has(awaited, buf_root(effect->buf))) return false;
+        if (effect->access != ACCESS_READ && map_has(awaited, buf_root(effect->buf)) &&
+            !is_handed(buf_root(effect->buf)))
+            return false;
     return true;
 }
 

@@ -269,7 +269,7 @@ static void tile_ops_stand_outside_of_thread_regions(void **state) {
 
 static void thread_ops_stand_inside_of_them(void **state) {
     START;
-    PUSH(s_call(x.arena, OP_WARP_SYNC, 0, NULL));
+    PUSH(s_call(x.arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
     expect_code(&x, T_IR_PLACE);
 }
 

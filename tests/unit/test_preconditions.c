@@ -26,6 +26,10 @@ static Stmt *statement(Arena *arena, Precondition which, bool broken) {
         if (!broken) via_set(arena, copy, VIA_PLAIN);
         return copy;
     }
+    case PRE_NO_CHANNELS: {
+        Type type = broken ? TYPE_CHANNEL : TYPE_MBARRIER;
+        return s_decl(arena, buf_new_const(arena, "c", SCOPE_SHARED, type, 1, (int64_t[]){2}, (Span){0}));
+    }
     case PRE_FLAT_GRID: {
         Stmt *grid = stmt_new(arena, STMT_GRID, (Span){0});
         grid->grid.count = broken ? 2 : 1;

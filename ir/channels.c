@@ -1,0 +1,137 @@
+#include "ir/channels.h"
+#include "ir/build.h"
+
+typedef struct Finder {
+    Arena *arena;
+    Channels *out;
+} Finder;
+
+static ChannelGroup *group_of(Finder *f, Channel *channel, const Stmt *role) {
+    for (int i = 0; i < channel->groups.count; i++)
+        if (channel->groups.items[i].role == role) return &channel->groups.items[i];
+    ChannelGroup group = {.role = role};
+    vec_push(f->arena, &channel->groups, group);
+    return &vec_last(&channel->groups);
+}
+
+static Channel *named(Finder *f, const Expr *call) {
+    return map_get(f->out->by_buf, call->call.args[0].region->buf);
+}
+
+static void find_uses(Finder *f, const Stmt *stmt, const Stmt *role) {
+    const Buf *stored = is_call(stmt, OP_PEER_STORE) ? ARG(stmt, PEER_STORE, x).region->buf : NULL;
+    if (stored && stored->channel) ((Channel *)map_get(f->out->by_buf, stored->channel))->by_peers = true;
+    bool handle = is_acquire(stmt) || is_receive(stmt);
+    Channel *channel = handle ? named(f, stmt->let.value) : NULL;
+    if (channel) {
+        map_put(f->out->handles, stmt->let.var, channel);
+        ChannelGroup *group = group_of(f, channel, role);
+        group->produces |= is_acquire(stmt);
+        group->receives |= is_receive(stmt);
+    }
+    if (!is_call(stmt, OP_ENTER) && !is_call(stmt, OP_SKIP)) return;
+    channel = map_get(f->out->by_buf, stmt->call.args[0].region->buf);
+    ChannelGroup *group = channel ? group_of(f, channel, role) : NULL;
+    if (group && is_call(stmt, OP_ENTER)) group->enters = true;
+    else if (group) group->receives = true;
+}
+
+static void find_channel(Finder *f, Buf *buf) {
+    if (buf->channel && map_has(f->out->by_buf, buf->channel)) {
+        Channel *channel = map_get(f->out->by_buf, buf->channel);
+        vec_push(f->arena, &channel->tiles, buf);
+    }
+    if (buf->type != TYPE_CHANNEL) return;
+    Channel *channel = NEW(f->arena, Channel);
+    channel->buf = buf;
+    vec_push(f->arena, &f->out->all, channel);
+    map_put(f->out->by_buf, buf, channel);
+}
+
+bool has_channels(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL) return true;
+    return false;
+}
+
+static bool uses_channel(const Stmt *stmt, void *channel) {
+    bool begins = is_acquire(stmt) || is_receive(stmt);
+    bool calls = is_call(stmt, OP_ENTER) || is_call(stmt, OP_SKIP);
+    const Arg *operand = begins ? stmt->let.value->call.args : calls ? stmt->call.args : NULL;
+    return operand && operand->region->buf == channel;
+}
+
+static bool is_shared_by_roles(const Func *kernel, Buf *channel) {
+    int roles = 0;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        roles += stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, channel);
+    return roles > 1;
+}
+
+bool roles_share_channels(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL && is_shared_by_roles(kernel, stmt->decl))
+            return true;
+    return false;
+}
+
+Channels channels_of(Arena *arena, const Func *kernel) {
+    Channels out = {.by_buf = map_new(arena), .handles = map_new(arena)};
+    Finder f = {arena, &out};
+    if (!has_channels(kernel)) return out;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL) find_channel(&f, stmt->decl);
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (stmt->kind != STMT_ROLE) {
+            find_uses(&f, stmt, NULL);
+            continue;
+        }
+        FOR_EACH_STMT (inner, &stmt->role.body) find_uses(&f, inner, stmt);
+        SKIP_BODY(stmt);
+    }
+    return out;
+}
+
+Channel *channel_of_handle(const Channels *channels, const Expr *handle) {
+    return handle->kind == EXPR_VAR ? map_get(channels->handles, handle->var) : NULL;
+}
+
+#define COUNT_GROUPS(channel, what)                                                                                    \
+    int count = 0;                                                                                                     \
+    for (int i = 0; i < (channel)->groups.count; i++) count += (channel)->groups.items[i].what;                        \
+    return count
+int channel_producers(const Channel *channel) {
+    COUNT_GROUPS(channel, produces);
+}
+
+int channel_receivers(const Channel *channel) {
+    COUNT_GROUPS(channel, receives);
+}
+
+int channel_enters(const Channel *channel) {
+    COUNT_GROUPS(channel, enters);
+}
+
+int64_t channel_slot_bytes(const Channel *channel) {
+    int64_t bytes = 0;
+    VEC_EACH_PTR (Buf, tile, &channel->tiles) bytes += buf_slot_bytes(tile);
+    return bytes;
+}
+
+int64_t channel_readers(const Channel *channel) {
+    return attr_int(channel->buf->attrs, ATTR_READERS, channel_receivers(channel));
+}
+
+int channel_rank(const Channel *channel, const Stmt *role) {
+    int rank = 0;
+    for (int i = 0; i < channel->groups.count; i++) {
+        const ChannelGroup *group = &channel->groups.items[i];
+        if (group->role == role) return group->enters ? rank : -1;
+        rank += group->enters;
+    }
+    return -1;
+}
+
+bool channel_is_own(const Channel *channel) {
+    return channel->groups.count == 1 && channel->groups.items[0].produces && channel->groups.items[0].receives;
+}

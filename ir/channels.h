@@ -1,0 +1,44 @@
+// Channels of a kernel: who fills and who reads their slots, as its statements say.
+//
+// In: a tile-stage kernel. Out: for each channel its tiles and its groups. A group is a role or, where the operations
+// stand outside of roles, the CTA.
+#pragma once
+#include "ir/query.h"
+
+typedef struct ChannelGroup {
+    const Stmt *role;   // NULL: the CTA
+    bool produces, receives, enters;
+} ChannelGroup;
+
+typedef struct Channel {
+    Buf *buf;
+    VEC(Buf *) tiles;
+    bool by_peers;              // the CTAs of a cluster fill each slot together, each in the memory of all (peer_store)
+    VEC(ChannelGroup) groups;   // in the order of the text: of a section, that in which they enter
+} Channel;
+
+typedef struct Channels {
+    VEC(Channel *) all;
+    Map *by_buf;    // Buf -> Channel
+    Map *handles;   // Var of a handle -> Channel
+} Channels;
+
+Channels channels_of(Arena *arena, const Func *kernel);
+bool has_channels(const Func *kernel);
+bool roles_share_channels(const Func *kernel);   // two roles use one channel: they meet at mbarriers
+// The channel of an acquire or receive, or of an operand that is a handle; NULL: of none.
+Channel *channel_of_handle(const Channels *channels, const Expr *handle);
+int channel_producers(const Channel *channel);
+int64_t channel_slot_bytes(const Channel *channel);
+int64_t channel_readers(const Channel *channel);   // groups that receive each production
+int channel_receivers(const Channel *channel);
+int channel_enters(const Channel *channel);                   // groups that pass its sections
+int channel_rank(const Channel *channel, const Stmt *role);   // of the group among those that enter; -1: it does not
+// The channel's groups are one, which fills and reads: slots are handed on within it.
+bool channel_is_own(const Channel *channel);
+static inline bool is_acquire(const Stmt *stmt) {
+    return stmt->kind == STMT_LET && is_expr_call(stmt->let.value, OP_ACQUIRE);
+}
+static inline bool is_receive(const Stmt *stmt) {
+    return stmt->kind == STMT_LET && is_expr_call(stmt->let.value, OP_RECEIVE);
+}

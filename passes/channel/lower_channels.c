@@ -1,0 +1,565 @@
+// lower-channels: channels become mbarriers, slot counters and waits.
+//
+//     role load  { for (k in n) {                        role load  { var ring_slot: i32 = 0; var ring_parity: i32 = 1;
+//         let f = acquire(ring);                             for (k in n) { mbarrier_wait(ring_empty[slot], parity);
+//         copy(A.., As[f, :, :]);       (tma)                    mbarrier_expect(ring_full[slot], 16384);
+//         commit(f);                                             async copy(A.., As[slot, :, :], bar = ring_full[slot]);
+//     } }                                                        slot + 1, and the other parity behind the last one } }
+//     role compute { for (k in n) {             =>       role compute { .. ring_parity: i32 = 0;
+//         let u = receive(ring);                             for (k in n) { mbarrier_wait(ring_full[slot], parity);
+//         gemm(As[u, :, :], .., acc);   (wgmma)                  gemm(As[slot, :, :], .., acc);
+//         release(u);                                            mbarrier_arrive(ring_empty[slot]);
+//     } }                                                        .. } }
+//
+// Between roles, what tells that a slot is full follows from what fills it, and how often:
+//
+//     TMA, bulk copies     mbarrier_expect of their bytes                   once a group
+//     all else             fence_async where an asynchronous unit reads;    once a warp
+//                          warp_sync, mbarrier_arrive
+//
+// and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, behind all else one of
+// each warp. (A warp that arrives behind its reads cannot be overtaken by the next copy into the slot.) A release whose
+// slot products (async) still read arrives behind the await of their accumulator, where one follows before the group
+// waits for anything else; else the products are awaited there.
+//
+// Where one group fills and reads (`own`), the text orders what it does: slots are indices, copies become `async`, and
+// receive awaits them. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
+// fill together (peer_store) expect the bytes of a whole slot; they are never acquired before they are free, since each
+// CTA has heard of all others in between.
+//
+// A section (enter, leave) has an mbarrier for each group: leaving arrives at the next group's.
+//
+// Counters: a slot and a parity for each group and end of a channel; of its own slots the number, where the text says it
+// (numbers.c). Behind this pass nothing is left of channels.
+#include "ir/channels.h"
+#include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/util.h"
+#include "passes/channel/numbers.h"
+#include "passes/specialize/async_mma.h"
+
+typedef struct Ends {   // what a group does to the slots of a channel
+    const Stmt *role;   // NULL: the CTA
+    int64_t threads;
+    bool by_bytes, by_threads;   // it fills them by copies that complete on mbarriers; in other ways
+    bool by_wgmma, others_read;
+    Map *stored;                // tiles that its threads write
+    Var *slot[2], *parity[2];   // of filled, of received slots; NULL: not counted
+    Map *numbers[2];
+} Ends;
+
+typedef struct Ring {
+    Channel *channel;
+    int64_t slots;
+    bool own;
+    Buf *full, *empty, *next;
+    VEC(Ends) ends;   // in the order of the channel's groups
+} Ring;
+
+typedef struct Lowering {
+    PassContext *context;
+    Arena *arena;
+    Func *kernel;
+    Channels channels;
+    VEC(Ring *) rings;
+    Map *by_channel;   // Channel -> Ring
+    const Stmt *role;
+    Subst *handles;    // by their slots
+    Map *bytes;        // handle -> Var: of copies that may not happen, which are counted
+    Map *read_async;   // tiles that an asynchronous unit reads
+    Map *consumes;     // arrivals at `empty` -> Consume
+} Lowering;
+
+enum { FILLED, RECEIVED };
+
+// ---- what fills and reads the slots ----
+
+static Ring *ring_of(Lowering *l, const Buf *buf) {
+    Channel *channel = map_get(l->channels.by_buf, buf->channel ? buf->channel : buf);
+    return channel ? map_get(l->by_channel, channel) : NULL;
+}
+
+static Ring *ring_of_handle(Lowering *l, const Expr *handle) {
+    Channel *channel = channel_of_handle(&l->channels, handle);
+    EXPECT(l->context->failure, channel, "a handle of no channel");
+    return map_get(l->by_channel, channel);
+}
+
+static Ends *ends_of(Ring *ring, const Stmt *role) {
+    VEC_EACH (Ends, ends, &ring->ends)
+        if (ends->role == role) return ends;
+    return NULL;
+}
+
+static bool completes_on_mbarrier(const Stmt *stmt) {
+    return is_global_to_shared_copy(stmt) && (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_BULK));
+}
+
+static bool is_async_read(const Stmt *stmt) {
+    return via_is(stmt, VIA_WGMMA) ||
+           (is_shared_to_global_copy(stmt) && (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_BULK)));
+}
+
+static void note_use(Lowering *l, const Stmt *stmt, const Effect *effect, const Stmt *role) {
+    Ring *ring = effect->buf->channel ? ring_of(l, effect->buf) : NULL;
+    Ends *ends = ring ? ends_of(ring, role) : NULL;
+    if (!ends) return;
+    bool reads = effect->access == ACCESS_READ;
+    if (reads && is_async_read(stmt)) map_put(l->read_async, effect->buf, effect->buf);
+    if (reads && via_is(stmt, VIA_WGMMA)) ends->by_wgmma = true;
+    else if (reads) ends->others_read = true;
+    else if (completes_on_mbarrier(stmt)) ends->by_bytes = true;
+    else {
+        ends->by_threads = true;
+        if (!ends->stored) ends->stored = map_new(l->arena);
+        map_put(ends->stored, effect->buf, effect->buf);
+    }
+}
+
+static void note_uses(Lowering *l, const Block *block, const Stmt *role) {
+    FOR_EACH_STMT (stmt, block) {
+        Stmt alone = stmt_alone(stmt);
+        const Stmt *inner = stmt->kind == STMT_ROLE ? stmt : role;
+        if (stmt->kind == STMT_ROLE) {
+            note_uses(l, &stmt->role.body, inner);
+            SKIP_BODY(stmt);
+            continue;
+        }
+        FOR_EACH_EFFECT (effect, l->arena, &alone) note_use(l, stmt, effect, role);
+    }
+}
+
+static void find_rings(Lowering *l) {
+    VEC_EACH_PTR (Channel, channel, &l->channels.all) {
+        Ring *ring = NEW(l->arena, Ring);
+        *ring = (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .own = channel_is_own(channel)};
+        for (int i = 0; i < channel->groups.count; i++) {
+            const Stmt *role = channel->groups.items[i].role;
+            Ends ends = {.role = role, .threads = role ? role->role.threads : kernel_threads(l->kernel)};
+            vec_push(l->arena, &ring->ends, ends);
+        }
+        vec_push(l->arena, &l->rings, ring);
+        map_put(l->by_channel, channel, ring);
+    }
+    note_uses(l, &func_grid(l->kernel)->grid.body, NULL);
+}
+
+// ---- arrivals ----
+
+static int64_t warps_of(const Lowering *l, const Ends *ends) {
+    return ends->threads / l->context->target->warp_lanes;
+}
+
+static bool reads_by_wgmma_alone(const Ends *ends) {
+    return ends->by_wgmma && !ends->others_read;
+}
+
+static int64_t arrivals_at_full(const Lowering *l, const Ends *ends) {
+    bool by_threads = ends->by_threads || !ends->by_bytes;   // also of a group that fills nothing
+    return (ends->by_bytes ? 1 : 0) + (by_threads ? warps_of(l, ends) : 0);
+}
+
+static int64_t arrivals_at_empty(const Lowering *l, const Ends *ends) {
+    return reads_by_wgmma_alone(ends) ? ends->threads / target_warpgroup(l->context->target) : warps_of(l, ends);
+}
+
+static int64_t all_arrivals(const Lowering *l, const Ring *ring, bool full) {
+    int64_t arrivals = 0;
+    for (int i = 0; i < ring->ends.count; i++) {
+        const ChannelGroup *group = &ring->channel->groups.items[i];
+        if (full && group->produces) arrivals += arrivals_at_full(l, &ring->ends.items[i]);
+        if (!full && group->receives) arrivals += arrivals_at_empty(l, &ring->ends.items[i]);
+    }
+    return full ? arrivals : arrivals * channel_readers(ring->channel) / channel_receivers(ring->channel);
+}
+
+static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span loc, Block *out) {
+    Arg args[] = {arg_element(l->arena, bar, at), arg_int(l->arena, arrivals)};
+    block_call(l->arena, out, loc, OP_MBARRIER_ARRIVE, arrivals > 1 ? 2 : 1, args);
+}
+
+// One arrival a warp, behind what all its lanes did.
+static void push_warps_arrive(Lowering *l, const Ends *ends, Buf *bar, Expr *at, Span loc, Block *out) {
+    block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
+    push_arrive(l, bar, at, warps_of(l, ends), loc, out);
+}
+
+// ---- counters ----
+
+static Var *counter(Lowering *l, const Ring *ring, const char *what, int64_t value, Block *out) {
+    const char *name = arena_printf(l->arena, "%s_%s", ring->channel->buf->name, what);
+    Var *var = var_new(l->arena, name, VAR_MUTABLE, TYPE_I32, ring->channel->buf->loc);
+    block_push(l->arena, out, s_var(l->arena, var, e_int_of(l->arena, TYPE_I32, value)));
+    return var;
+}
+
+static bool fills(const Stmt *stmt, void *channel) {
+    return is_acquire(stmt) && stmt->let.value->call.args[0].region->buf == channel;
+}
+
+static bool receives(const Stmt *stmt, void *channel) {
+    return (is_receive(stmt) && stmt->let.value->call.args[0].region->buf == channel) ||
+           (is_call(stmt, OP_SKIP) && ARG(stmt, SKIP, channel).region->buf == channel);
+}
+
+// Filled slots begin with the other parity: all are free.
+static void count_end(Lowering *l, const Ring *ring, Ends *ends, int end, const Block *body, Block *out) {
+    Buf *buf = ring->channel->buf;
+    if (ring->own) {
+        ends->numbers[end] = slot_numbers(l->arena, body, end == FILLED ? fills : receives, buf);
+        if (ends->numbers[end]) return;
+    }
+    bool both = ring->own;
+    if (ring->slots > 1) ends->slot[end] = counter(l, ring, both && end == FILLED ? "filled" : "slot", 0, out);
+    bool waits = !ring->own || ring->channel->by_peers;
+    if (waits) ends->parity[end] = counter(l, ring, "parity", !ring->own && end == FILLED, out);
+}
+
+static void count_ends(Lowering *l, const Block *body, Block *out) {
+    VEC_EACH_PTR (Ring, ring, &l->rings) {
+        Ends *ends = ends_of(ring, l->role);
+        for (int i = 0; ends && i < ring->ends.count; i++) {
+            const ChannelGroup *group = &ring->channel->groups.items[i];
+            if (group->role != l->role) continue;
+            if (group->produces) count_end(l, ring, ends, FILLED, body, out);
+            if (group->receives) count_end(l, ring, ends, RECEIVED, body, out);
+            if (group->enters)
+                ends->parity[0] = counter(l, ring, "parity", channel_rank(ring->channel, l->role) == 0, out);
+        }
+    }
+}
+
+static Expr *slot_now(Lowering *l, const Ring *ring, const Ends *ends, int end, const Stmt *begin) {
+    Arena *a = l->arena;
+    if (ends->numbers[end]) return e_rem(a, map_get(ends->numbers[end], begin), ring->slots);
+    return ends->slot[end] ? e_cast(a, TYPE_I64, e_var(a, ends->slot[end])) : e_int(a, 0);
+}
+
+static Expr *parity_now(Lowering *l, const Ring *ring, const Ends *ends, int end, const Stmt *begin) {
+    Arena *a = l->arena;
+    if (!ends->numbers[end]) return e_var(a, ends->parity[end]);
+    return e_rem(a, e_over(a, map_get(ends->numbers[end], begin), ring->slots), 2);
+}
+
+static void assign(Lowering *l, Var *var, Expr *value, Span loc, Block *out) {
+    Stmt *stmt = s_assign(l->arena, var, value);
+    stmt->loc = loc;
+    block_push(l->arena, out, stmt);
+}
+
+static void push_advance(Lowering *l, const Ring *ring, const Ends *ends, int end, Span loc, Block *out) {
+    Arena *a = l->arena;
+    Expr *one = e_int_of(a, TYPE_I32, 1);
+    if (ends->slot[end]) {
+        Expr *slot = e_var(a, ends->slot[end]);
+        assign(l, ends->slot[end], e_add(a, slot, one), loc, out);
+        out = block_if(a, out, e_eq(a, slot, e_int_of(a, TYPE_I32, ring->slots)));
+        assign(l, ends->slot[end], e_int_of(a, TYPE_I32, 0), loc, out);
+    }
+    if (ends->parity[end]) assign(l, ends->parity[end], e_xor(a, e_var(a, ends->parity[end]), one), loc, out);
+}
+
+static void push_skip(Lowering *l, const Stmt *skip, Block *out) {
+    Arena *a = l->arena;
+    const Ring *ring = ring_of(l, ARG(skip, SKIP, channel).region->buf);
+    const Ends *ends = ends_of((Ring *)ring, l->role);
+    Expr *n = e_cast(a, TYPE_I32, ARG(skip, SKIP, n).value);
+    if (ends->slot[RECEIVED]) n = e_add(a, e_var(a, ends->slot[RECEIVED]), n);
+    Expr *sum = block_let(a, out, "sum", n, skip->loc);
+    Expr *slots = e_int_of(a, TYPE_I32, ring->slots), *two = e_int_of(a, TYPE_I32, 2);
+    if (ends->slot[RECEIVED]) assign(l, ends->slot[RECEIVED], e_mod(a, sum, slots), skip->loc, out);
+    Expr *phases = e_mod(a, e_div(a, sum, slots), two);
+    if (ends->parity[RECEIVED])
+        assign(l, ends->parity[RECEIVED], e_xor(a, e_var(a, ends->parity[RECEIVED]), phases), skip->loc, out);
+}
+
+// ---- begins of slots ----
+
+static void push_wait(Lowering *l, Buf *bar, Expr *at, Expr *parity, Span loc, Block *out) {
+    BLOCK_CALL(l->arena, out, loc, OP_MBARRIER_WAIT, arg_element(l->arena, bar, at), arg_value(parity));
+}
+
+static void push_handle(Lowering *l, const Stmt *begin, Expr *slot, Block *out) {
+    Expr *at = block_name(l->arena, out, begin->let.var->name, slot, begin->loc);
+    subst_var(l->handles, begin->let.var, at);
+}
+
+static bool copies_into(const Stmt *stmt, const Var *handle) {
+    return completes_on_mbarrier(stmt) && expr_uses_var(copy_of(stmt).dst->dims[0].start, handle);
+}
+
+static bool any_copy_into(const Stmt *stmt, void *handle) {
+    return copies_into(stmt, handle);
+}
+
+// The bytes of the copies into the slot that stand in the block up to its commit; -1: it is not known which happen.
+static int64_t bytes_filled(const Block *block, int at) {
+    const Stmt *begin = block->items[at];
+    int64_t bytes = 0;
+    for (int i = at + 1; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (is_call(stmt, OP_COMMIT) && ARG(stmt, COMMIT, slot).value->var == begin->let.var) return bytes;
+        if (copies_into(stmt, begin->let.var)) bytes += buf_slot_bytes(copy_of(stmt).dst->buf);
+        else if (below_any(stmt, any_copy_into, begin->let.var)) return -1;
+    }
+    return -1;
+}
+
+static void push_expect(Lowering *l, const Ring *ring, Expr *slot, Expr *bytes, Span loc, Block *out) {
+    BLOCK_CALL(l->arena, out, loc, OP_MBARRIER_EXPECT, arg_element(l->arena, ring->full, slot), arg_value(bytes));
+}
+
+static void lower_acquire(Lowering *l, const Block *block, int at, Block *out) {
+    Arena *a = l->arena;
+    const Stmt *begin = block->items[at];
+    Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
+    const Ends *ends = ends_of(ring, l->role);
+    Expr *slot = slot_now(l, ring, ends, FILLED, begin);
+    if (!ring->own) push_wait(l, ring->empty, slot, parity_now(l, ring, ends, FILLED, begin), begin->loc, out);
+    if (ring->channel->by_peers)
+        push_expect(l, ring, slot, e_int(a, channel_slot_bytes(ring->channel)), begin->loc, out);
+    int64_t bytes = !ring->own && ends->by_bytes ? bytes_filled(block, at) : 0;
+    if (bytes > 0) push_expect(l, ring, slot, e_int(a, bytes), begin->loc, out);
+    push_handle(l, begin, slot, out);
+    push_advance(l, ring, ends, FILLED, begin->loc, out);
+    if (ring->own || !ends->by_bytes || bytes > 0) return;
+    Var *sum = var_new(a, "bytes", VAR_MUTABLE, TYPE_I64, begin->loc);
+    block_push(a, out, s_var(a, sum, e_int(a, 0)));
+    map_put(l->bytes, begin->let.var, sum);
+}
+
+static bool is_awaited(const Lowering *l, const Buf *tile) {
+    FOR_EACH_STMT (stmt, &func_grid(l->kernel)->grid.body) {
+        bool starts = completes_on_mbarrier(stmt) || starts_copy(stmt);
+        if (starts && copy_slot(stmt) && stmt_writes(l->arena, stmt, tile)) return true;
+    }
+    return false;
+}
+
+static void push_awaits(Lowering *l, const Ring *ring, const Stmt *begin, Expr *slot, Block *out) {
+    VEC_EACH_PTR (Buf, tile, &ring->channel->tiles) {
+        if (!is_awaited(l, tile)) continue;
+        Region *region = region_whole(l->arena, tile);
+        region->dims[0] = (RegionDim){.start = slot, .tile = 1};
+        region->loc = begin->loc;
+        BLOCK_CALL(l->arena, out, begin->loc, OP_AWAIT, arg_region(region), (Arg){0});
+    }
+}
+
+static void lower_receive(Lowering *l, const Stmt *begin, Block *out) {
+    Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
+    const Ends *ends = ends_of(ring, l->role);
+    Expr *slot = slot_now(l, ring, ends, RECEIVED, begin);
+    if (!ring->own || ring->channel->by_peers)
+        push_wait(l, ring->full, slot, parity_now(l, ring, ends, RECEIVED, begin), begin->loc, out);
+    else push_awaits(l, ring, begin, slot, out);
+    push_handle(l, begin, slot, out);
+    push_advance(l, ring, ends, RECEIVED, begin->loc, out);
+}
+
+// ---- ends of slots ----
+
+// Threads write what an asynchronous unit reads.
+static bool needs_fence(const Lowering *l, const Ring *ring, const Ends *ends) {
+    VEC_EACH_PTR (Buf, tile, &ring->channel->tiles)
+        if (ends->stored && map_has(ends->stored, tile) && map_has(l->read_async, tile)) return true;
+    return false;
+}
+
+static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
+    Expr *handle = ARG(commit, COMMIT, slot).value, *slot = subst_expr(l->handles, handle);
+    const Ring *ring = ring_of_handle(l, handle);
+    const Ends *ends = ends_of((Ring *)ring, l->role);
+    if (ring->own) return;
+    Var *bytes = map_get(l->bytes, handle->var);
+    if (bytes) push_expect(l, ring, slot, e_var(l->arena, bytes), commit->loc, out);
+    if (!ends->by_threads && ends->by_bytes) return;
+    if (needs_fence(l, ring, ends)) block_call(l->arena, out, commit->loc, OP_FENCE_ASYNC, 0, NULL);
+    push_warps_arrive(l, ends, ring->full, slot, commit->loc, out);
+}
+
+static void lower_release(Lowering *l, const Stmt *release, Block *out) {
+    Expr *handle = ARG(release, RELEASE, slot).value, *slot = subst_expr(l->handles, handle);
+    const Ring *ring = ring_of_handle(l, handle);
+    const Ends *ends = ends_of((Ring *)ring, l->role);
+    if (ring->own) return;
+    if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
+    else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
+    if (!ends->by_wgmma) return;
+    Consume *consume = NEW(l->arena, Consume);
+    VEC_EACH_PTR (Buf, tile, &ring->channel->tiles) vec_push(l->arena, &consume->tiles, tile);
+    map_put(l->consumes, vec_last(out), consume);
+}
+
+// ---- sections ----
+
+static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
+    const Ring *ring = ring_of(l, ARG(enter, ENTER, channel).region->buf);
+    const Ends *ends = ends_of((Ring *)ring, l->role);
+    Expr *rank = e_int(l->arena, channel_rank(ring->channel, l->role));
+    push_wait(l, ring->next, rank, e_var(l->arena, ends->parity[0]), enter->loc, out);
+    push_advance(l, ring, ends, 0, enter->loc, out);
+}
+
+static void lower_leave(Lowering *l, const Stmt *leave, Block *out) {
+    const Ring *ring = ring_of(l, ARG(leave, LEAVE, channel).region->buf);
+    int64_t next = (channel_rank(ring->channel, l->role) + 1) % ring->slots;
+    push_warps_arrive(l, ends_of((Ring *)ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
+}
+
+// ---- statements ----
+
+// A copy into a slot: it completes on the slot's mbarrier or, of own slots, is awaited.
+static void lower_copy(Lowering *l, Stmt *copy, Block *out) {
+    Arena *a = l->arena;
+    Region *dst = copy_of(copy).dst;
+    const Ring *ring = ring_of(l, dst->buf);
+    Expr *handle = dst->dims[0].start;
+    block_push(a, out, copy);
+    // (Another role has it at the commit: what threads copy has landed there.)
+    copy->call.is_async = completes_on_mbarrier(copy) || (ring->own && starts_copy(copy));
+    if (ring->own || !completes_on_mbarrier(copy)) return;
+    call_set_arg(a, copy, OPERAND_INDEX(COPY, bar), arg_element(a, ring->full, handle));
+    Var *bytes = handle->kind == EXPR_VAR ? map_get(l->bytes, handle->var) : NULL;
+    if (bytes) assign(l, bytes, e_plus(a, e_var(a, bytes), buf_slot_bytes(dst->buf)), copy->loc, out);
+}
+
+static void lower_peer_store(Lowering *l, Stmt *store, Block *out) {
+    const Region *x = ARG(store, PEER_STORE, x).region;
+    const Ring *ring = ring_of(l, x->buf);
+    Arg bar = arg_element(l->arena, ring->full, x->dims[0].start);
+    call_set_arg(l->arena, store, OPERAND_INDEX(PEER_STORE, bar), bar);
+    block_push(l->arena, out, store);
+}
+
+static void channel_block(Lowering *l, Block *block);
+
+static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
+    Stmt *stmt = block->items[at];
+    if (stmt->kind != STMT_ROLE)   // a group of its own
+        FOR_EACH_BODY (body, stmt) channel_block(l, body);
+    if (is_acquire(stmt)) lower_acquire(l, block, at, out);
+    else if (is_receive(stmt)) lower_receive(l, stmt, out);
+    else if (is_call(stmt, OP_COMMIT)) lower_commit(l, stmt, out);
+    else if (is_call(stmt, OP_RELEASE)) lower_release(l, stmt, out);
+    else if (is_call(stmt, OP_SKIP)) push_skip(l, stmt, out);
+    else if (is_call(stmt, OP_ENTER)) lower_enter(l, stmt, out);
+    else if (is_call(stmt, OP_LEAVE)) lower_leave(l, stmt, out);
+    else if (is_call(stmt, OP_PEER_STORE) && ARG(stmt, PEER_STORE, x).region->buf->channel)
+        lower_peer_store(l, stmt, out);
+    else if (is_global_to_shared_copy(stmt) && copy_of(stmt).dst->buf->channel) lower_copy(l, stmt, out);
+    else block_push(l->arena, out, stmt);
+}
+
+static void channel_block(Lowering *l, Block *block) {
+    Block out = {0};
+    for (int i = 0; i < block->count; i++) channel_stmt(l, block, i, &out);
+    *block = out;
+}
+
+// The body of a role, or the statements of the CTA: counters come first.
+static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
+    Block counters = {0};
+    l->role = role;
+    count_ends(l, body, &counters);
+    channel_block(l, body);
+    FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);
+    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes);
+}
+
+// ---- the kernel ----
+
+static Buf *declare(Lowering *l, const Ring *ring, const char *what, Block *out) {
+    const Buf *channel = ring->channel->buf;
+    const char *name = arena_printf(l->arena, "%s_%s", channel->name, what);
+    Buf *bars = buf_new_const(l->arena, name, SCOPE_SHARED, TYPE_MBARRIER, 1, &ring->slots, channel->loc);
+    block_push(l->arena, out, s_decl(l->arena, bars));
+    return bars;
+}
+
+static void push_init(Lowering *l, const Ring *ring, Buf *bars, int64_t arrivals, Block *out) {
+    Span loc = ring->channel->buf->loc;
+    for (int64_t s = 0; s < ring->slots; s++)
+        BLOCK_CALL(l->arena, out, loc, OP_MBARRIER_INIT, arg_element(l->arena, bars, e_int(l->arena, s)),
+                   arg_int(l->arena, arrivals));
+}
+
+static void set_up_ring(Lowering *l, Ring *ring, Block *decls, Block *inits) {
+    const Channel *channel = ring->channel;
+    if (channel_enters(channel)) {
+        ring->slots = channel_enters(channel);
+        ring->next = declare(l, ring, "next", decls);
+        for (int g = 0, rank = 0; g < channel->groups.count; g++) {
+            if (!channel->groups.items[g].enters) continue;
+            Expr *next = e_int(l->arena, (rank++ + 1) % ring->slots);
+            BLOCK_CALL(l->arena, inits, channel->buf->loc, OP_MBARRIER_INIT, arg_element(l->arena, ring->next, next),
+                       arg_int(l->arena, warps_of(l, &ring->ends.items[g])));
+        }
+    } else if (channel->by_peers) {
+        ring->full = declare(l, ring, "full", decls);
+        push_init(l, ring, ring->full, 1, inits);
+    } else if (!ring->own && channel->groups.count) {
+        ring->full = declare(l, ring, "full", decls);
+        ring->empty = declare(l, ring, "empty", decls);
+        push_init(l, ring, ring->full, all_arrivals(l, ring, true), inits);
+        push_init(l, ring, ring->empty, all_arrivals(l, ring, false), inits);
+    }
+}
+
+static void insert_all(Arena *arena, Block *body, int at, const Block *stmts) {
+    FOR_EACH_ITEM (stmt, stmts) block_insert(arena, body, at++, stmt);
+}
+
+// mbarriers are set up behind the declarations at the grid's top, before anything meets at them.
+static int set_up(Lowering *l, Stmt *grid) {
+    Arena *a = l->arena;
+    Block decls = {0}, inits = {0}, *body = &grid->grid.body;
+    bool peers = false;
+    VEC_EACH_PTR (Ring, ring, &l->rings) {
+        set_up_ring(l, ring, &decls, &inits);
+        peers |= ring->channel->by_peers;
+    }
+    if (inits.count) block_call(a, &inits, grid->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
+    if (peers) block_call(a, &inits, grid->loc, OP_CLUSTER_BARRIER, 0, NULL);
+    else if (inits.count) block_barrier(a, &inits, grid->loc);
+    int at = 0;
+    while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
+    insert_all(a, body, at, &decls);
+    insert_all(a, body, at + decls.count, &inits);
+    return at + decls.count + inits.count;
+}
+
+static void drop_channels(Lowering *l, Block *block) {
+    for (int i = block->count - 1; i >= 0; i--) {
+        const Stmt *stmt = block->items[i];
+        FOR_EACH_BODY (body, stmt) drop_channels(l, body);
+        if (stmt->kind != STMT_DECL) continue;
+        const Ring *ring = stmt->decl->channel ? ring_of(l, stmt->decl) : NULL;
+        if (ring && !ring->own) attr_set_ints(l->arena, &stmt->decl->attrs, ATTR_HANDED, 0, NULL);
+        stmt->decl->channel = NULL;
+        if (stmt->decl->type == TYPE_CHANNEL) block_remove(block, i);
+    }
+}
+
+bool pass_lower_channels(PassContext *context, Func *kernel) {
+    Arena *arena = context->arena;
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (!grid || !has_channels(kernel)) return false;
+    Lowering l = {.context = context,
+                  .arena = arena,
+                  .kernel = kernel,
+                  .channels = channels_of(arena, kernel),
+                  .by_channel = map_new(arena),
+                  .bytes = map_new(arena),
+                  .read_async = map_new(arena),
+                  .consumes = map_new(arena),
+                  .handles = subst_new(arena)};
+    find_rings(&l);
+    Block *body = &grid->grid.body;
+    int first = set_up(&l, grid);
+    FOR_EACH_ITEM (stmt, body)
+        if (stmt->kind == STMT_ROLE) lower_group(&l, stmt, &stmt->role.body, 0);
+    lower_group(&l, NULL, body, first);
+    drop_channels(&l, body);
+    subst_block(l.handles, body);
+    return true;
+}
