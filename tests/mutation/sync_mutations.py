@@ -23,7 +23,7 @@ import sys
 import tempfile
 
 SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
-                  r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|release)\([^;{}]*\);")
+                  r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|free_slot)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
 PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
 SEPARATE = "@separate"   # no attribute: kernels that such a program launches
@@ -184,6 +184,12 @@ CASES = [
          + ["test moved5 (A = 2, B = 2, C = 1, M = 5, N = 16) { for (a in A, b in B, c in C, i in M, j in N) x[a, b, c, i, j] = 7; } tolerance 0;"]
          + [f"test ring3 (B = 2, M = 16, N = {n}) tolerance 1e-5;" for n in (64, 128, 192, 448)],
          target="sm_90a", source="programs/tma_boxes.tile"),
+    Case("products", [], [f"test products (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((64, 8), (128, 64), (128, 192), (136, 584))]
+         + [f"test mixed (M = {64 * k}, K = {k}) tolerance 2e-2;" for k in (1, 2, 7)]
+         + [f"test own (N = {n}) tolerance 1e-5;" for n in (0, 1, 2, 3, 9)]
+         + [f"test peers (M = 2, N = {128 * k}, K = {k}) tolerance 1e-4;" for k in (1, 2, 5)]
+         + [f"test in_sections (N = {n}) {{ for (n in N, j in 64) x[n, j] = i32(n * 100 + j); }} tolerance 0;" for n in (2, 4, 18)],
+         target="sm_90a", source="lit/passes/lower-channels.tile"),
     Case("row_sums", [], [f"test row_sums (M = 2, N = {n}) tolerance 1e-4;" for n in (512, 1024, 4096)]
          + ["test halves (M = 16, N = 144) tolerance 0;", "test in_a_ring (M = 2) tolerance 0;", "test in_a_ring (M = 15) tolerance 0;"],
          target="sm_90a", source="programs/bulk_copies.tile"),

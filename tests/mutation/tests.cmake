@@ -31,4 +31,10 @@ if(TARGET tilec)
     add_test(NAME sync_mutations_${case} COMMAND ${sync} -j 1 --case ${case})
     tilec_tier("release:2" sync_mutations_${case})
   endforeach()
+
+  # Channels at tile stage: each begin and end of a slot is needed.
+  add_test(NAME channel_mutations COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/channel_mutations.py $<TARGET_FILE:tilec>
+                                          ${PROJECT_SOURCE_DIR}/tests/programs/channels.tile
+                                          ${PROJECT_SOURCE_DIR}/tests/lit/passes/lower-channels.tile)
+  tilec_tier("release:1" channel_mutations)
 endif()
