@@ -89,15 +89,19 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     diag(tool->sink, (Span){0}, T_NOT_COMPILED, s->path);
     return false;
 #else
-    Ask asked;   // whose reply lives as long as the process
+    Ask asked;
     RecordValues shape = bench_shape(tool->arena, s->func, s->args);
     if (!ask_open(tool, s->path, s->loader.target, &asked) || !ask_record(tool, s->path, &asked)) return false;
     asked.request.for_shape = true;
     asked.request.shape_count = shape.count;
     asked.request.shape = shape.items;
-    if (!ask(tool, &asked)) return false;
-    *cubin = asked.reply.cubin;
-    *plan = plan_read(tool->arena, tool->failure, tool->sink, asked.reply.manifest, strlen(asked.reply.manifest));
-    return *plan != NULL;
+    bool ok = ask(tool, &asked);
+    if (ok) {
+        const char *manifest = arena_strdup(tool->arena, asked.reply.manifest);
+        *cubin = arena_copy(tool->arena, asked.reply.cubin, asked.reply.cubin_size);
+        *plan = plan_read(tool->arena, tool->failure, tool->sink, manifest, strlen(manifest));
+    }
+    ask_end(&asked);
+    return ok && *plan != NULL;
 #endif
 }

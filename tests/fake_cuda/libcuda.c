@@ -175,7 +175,8 @@ DEFINE(cuMemsetD32Async, (uint64_t address, unsigned value, size_t count, void *
        for (size_t i = 0; i < count && !is_idle(); i++)((unsigned *)(uintptr_t)address)[i] = value;)
 DEFINE(cuMemsetD2D32Async, (uint64_t address, size_t pitch, unsigned value, size_t width, size_t height, void *stream),
        (void)stream;
-       (void)width; for (size_t i = 0; i < height && !is_idle(); i++) * (unsigned *)(uintptr_t)(address + i * pitch) = value;)
+       (void)width;
+       for (size_t i = 0; i < height && !is_idle(); i++) * (unsigned *)(uintptr_t)(address + i * pitch) = value;)
 DEFINE(cuEventCreate, (void **event, unsigned flags), (void)flags; *event = &context;)
 DEFINE(cuEventRecord, (void *event, void *stream), (void)event; (void)stream;)
 DEFINE(cuEventSynchronize, (void *event), (void)event;)

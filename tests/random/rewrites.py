@@ -186,6 +186,8 @@ class Rewriter:
         if any(arg.kind != "name" or arg.name not in self.shapes for arg in args[:1 if stmt.call.name == "fill" else 2]):
             return None
         there = args[0] if stmt.call.name == "fill" else args[1]
+        if stmt.call.name != "fill" and args[0].name == there.name:
+            return None   # reads all of it before it writes; iterations of a loop do not
         decl = self.shapes[there.name]
         its = [f"e{d}" for d in range(len(decl.dims))]
         at_ = list(map(name_of, its))
