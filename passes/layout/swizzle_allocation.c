@@ -1,19 +1,18 @@
 // swizzle-allocation: the layout of every shared buffer, then its offset.
 //
-// Layout. The accesses of a buffer are known: the element of each lane of a warp (shared_access.h). All candidate
-// layouts are evaluated on all accesses. The one with the fewest predicted bank conflicts wins, the earlier one on a
-// tie:
+// Layout. TMA and wgmma dictate the layout of the buffers that they write or read, in panels (tma.h). The accesses of
+// the others are known: the element of each lane of a warp (shared_access.h). Candidates are tried in this order on all
+// accesses. The least cost wins, extra wavefronts (a bank conflict each) and extra accesses, the earlier candidate on a
+// tie; cost 0 ends the search:
 //     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes, as for TMA and wgmma);
 //     row-major with the XORs that make the wavefronts of all accesses together the fewest (layout/shared_swizzle.h),
 //     the longest runs first; rows padded by one access, where that adds no more than half a tile.
-// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs the extra accesses elsewhere.
+// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere.
 //
 // Offset. A buffer is live from its first to its last use. A use in a loop counts for the whole loop if the declaration
 // is outside. Buffers that other CTAs of the cluster read are always live. Buffers with disjoint live ranges may share
 // bytes: each gets the lowest free aligned offset, largest buffer first. insert-sync, the next pass, orders threads
 // where bytes are shared.
-//
-// Buffers that TMA writes or wgmma reads have fixed layouts, in panels (tma.h).
 //
 // Leading dims beyond the last two (slots) pass through the layout.
 #include "ir/build.h"
@@ -35,12 +34,12 @@ typedef struct Chooser {
     const SharedAccessVec *accesses;
     const Buf *buf;
     const Layout *best;   // NULL: none yet
-    int64_t conflicts;    // of `best`
+    int64_t cost;         // of `best`
 } Chooser;
 
 // Extra wavefronts and extra accesses; -1: illegal for some access, or no better than the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
-    int64_t total = 0, least = chooser->best ? chooser->conflicts : INT64_MAX;
+    int64_t total = 0, least = chooser->best ? chooser->cost : INT64_MAX;
     VEC_EACH (const SharedAccess, access, chooser->accesses) {
         if (access->buf != chooser->buf) continue;
         AccessCost cost = access_cost(chooser->context->target, access, layout, least - total);
@@ -51,11 +50,11 @@ static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
 }
 
 static void consider(Chooser *chooser, const Layout *layout) {
-    if (!layout || (chooser->best && chooser->conflicts == 0)) return;
-    int64_t conflicts = total_cost(chooser, layout);
-    if (conflicts < 0) return;
+    if (!layout || (chooser->best && chooser->cost == 0)) return;
+    int64_t cost = total_cost(chooser, layout);
+    if (cost < 0) return;
     chooser->best = layout;
-    chooser->conflicts = conflicts;
+    chooser->cost = cost;
 }
 
 // Index of the element of a lane, for fewest_wavefronts.
@@ -168,7 +167,7 @@ static const Layout *choose_layout(PassContext *context, const SharedAccessVec *
     for (int chunks = 8; chunks >= 2; chunks /= 2)
         consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
     for (int64_t run = longest_run(&chooser); run >= 1; run /= 2)
-        if (!chooser.best || chooser.conflicts > 0) consider_swizzle(&chooser, shape, run);
+        if (!chooser.best || chooser.cost > 0) consider_swizzle(&chooser, shape, run);
     for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
         if (2 * pad <= shape[1]) consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
     return chooser.best ? chooser.best : plain;   // no layout is legal for indices outside of the tile

@@ -208,7 +208,7 @@ static bool begins_inside(const Facts *facts, const Region *to) {
 }
 
 // Whether the CTA copies by TMA, because of `@via(tma)` in the source or because it is faster; `say`: remark why not.
-static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = is_shared_to_global_copy(stmt), asked = via_is(stmt, VIA_TMA);
     if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) ||
         (!away && !is_global_to_shared_copy(stmt)))
@@ -224,7 +224,7 @@ static bool tma_simple(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 
 // Whether bulk copies are used, because of `@via(bulk)` in the source only: cp.async is as fast in all measurements
 // (docs/performance.md, "Rows").
-static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+static bool copies_by_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
         return false;
     const char *why =
@@ -235,7 +235,7 @@ static bool block_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool s
 }
 
 // Whether TMA adds the tile to the tensor, by the same rules.
-static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool say, TmaReduce *tile) {
+static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say, TmaReduce *tile) {
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
     const char *why = tma_reduce_problem(s->arena, stmt, tile);
     if (!why) why = tma_reduce_target_problem(s->arena, s->target, s->kernel, tile);
@@ -250,10 +250,10 @@ static bool block_add(Selector *s, const Stmt *stmt, const Facts *facts, bool sa
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     TmaReduce tile;
-    if (block_add(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
-    bool line = block_bulk(s, stmt, facts, false);
-    bool box =
-        s->specialized ? is_global_to_shared_copy(stmt) || stores_by_tma(s, stmt) : tma_simple(s, stmt, facts, false);
+    if (adds_by_tma(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
+    bool line = copies_by_bulk(s, stmt, facts, false);
+    bool box = s->specialized ? is_global_to_shared_copy(stmt) || stores_by_tma(s, stmt)
+                              : copies_by_tma(s, stmt, facts, false);
     if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line, !is_global_to_shared_copy(stmt));
 }
 
@@ -383,7 +383,7 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     TmaReduce tile;
     bool asked = via_is(stmt, VIA_TMA);
     if (!asked && via_of(stmt) != VIA_NONE) return;
-    bool by_tma = block_add(s, stmt, facts, true, &tile);
+    bool by_tma = adds_by_tma(s, stmt, facts, true, &tile);
     if (by_tma && !asked) set_via(s, stmt, VIA_TMA);
     if (!by_tma && asked) set_via(s, stmt, VIA_NONE);
     if (!by_tma) say_added_singly(s, stmt, facts);
@@ -413,11 +413,12 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     }
     bool line = by_bulk(stmt), asked = line || via_is(stmt, VIA_TMA);
     asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !copy_of(stmt).bar;
-    if (asked && (line ? block_bulk(s, stmt, facts, true) : s->specialized || tma_simple(s, stmt, facts, true))) return;
+    if (asked && (line ? copies_by_bulk(s, stmt, facts, true) : s->specialized || copies_by_tma(s, stmt, facts, true)))
+        return;
     if (asked) via_set(s->arena, stmt, VIA_NONE);   // another mechanism
     if (via_of(stmt) != VIA_NONE) return;
     Via via = s->specialized ? specialized_mechanism(s, stmt) : VIA_NONE;
-    if (via == VIA_NONE && !asked && tma_simple(s, stmt, facts, true)) via = VIA_TMA;
+    if (via == VIA_NONE && !asked && copies_by_tma(s, stmt, facts, true)) via = VIA_TMA;
     if (via == VIA_NONE && is_call(stmt, OP_GEMM)) via = gemm_mechanism(s, stmt);
     if (via == VIA_NONE) via = loop_mechanism(s, stmt, facts);
     if (via != VIA_NONE) set_via(s, stmt, via);

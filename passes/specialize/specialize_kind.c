@@ -201,6 +201,8 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 
 // ---- ping-pong or cooperative ----
 
+// Ping-pong if the kernel is one loop of loads and MMAs, its trips are known and one warpgroup holds the tile; else
+// cooperative, unless cooperative_problem finds a reason against that; else neither, for that reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
     Specialization how = {.grid = func_grid(kernel)};
     if (how.grid && attr_get(how.grid->attrs, ATTR_NO_SPECIALIZE)) return how.why = "its grid has @no_specialize", how;

@@ -15,7 +15,7 @@ typedef struct Specialization {
     const char *why;    // WS_NONE: the reason, after "the kernel is not warp-specialized: "
     const Stmt *grid;   // NULL: no grid
     const Stmt *loop;   // of WS_PINGPONG: the pipelined loop
-    bool too_large;     // WS_COOPERATIVE only because the tile is too large for one warpgroup
+    bool too_large;     // a loop for ping-pong, whose tile is too large for one warpgroup
 } Specialization;
 
 bool loads_multicast(const Block *block);   // some load has @multicast
