@@ -55,7 +55,7 @@ tilec_library(tilec-launch tilec_launch tilec_version tilec_launch)
 add_library(Tilec::tilec ALIAS tilec_shared)   # the names of the package, for add_subdirectory and FetchContent
 add_library(Tilec::launch ALIAS tilec_launch_shared)
 
-# What a program has to link beside an archive.
+# The libraries that a program links after a static archive.
 set(TILEC_STATIC_DEPENDENCIES m ${CMAKE_DL_LIBS})
 if(TILEC_SANITIZE)
   list(APPEND TILEC_STATIC_DEPENDENCIES -fsanitize=address,undefined)

@@ -116,6 +116,8 @@ Stmt *block_call(Arena *arena, Block *block, Span loc, OpId op, int count, const
 Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc);    // the new variable
 Expr *block_name(Arena *arena, Block *block, const char *name, Expr *value, Span loc);   // a name or constant: itself
 Stmt *block_barrier(Arena *arena, Block *block, Span loc);   // of all threads that execute it
+// Behind mbarrier_init: all threads, of the cluster if `cluster`, and asynchronous units see the mbarriers set up.
+void block_publish_mbarriers(Arena *arena, Block *block, bool cluster, Span loc);
 Buf *block_local(Arena *arena, Block *block, const char *name, Type type, int64_t count, Span loc);   // a local array
 void block_store1(Arena *arena, Block *block, Buf *buf, Expr *index, Expr *value);
 Block *block_nested(Arena *arena, Block *block, Span loc);      // the body of a new { }

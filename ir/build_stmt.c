@@ -289,6 +289,12 @@ Stmt *block_barrier(Arena *arena, Block *block, Span loc) {
     return BLOCK_CALL(arena, block, loc, OP_BARRIER, (Arg){0}, (Arg){0});
 }
 
+void block_publish_mbarriers(Arena *arena, Block *block, bool cluster, Span loc) {
+    block_call(arena, block, loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
+    if (cluster) block_call(arena, block, loc, OP_CLUSTER_BARRIER, 0, NULL);
+    else block_barrier(arena, block, loc);
+}
+
 Expr *block_let(Arena *arena, Block *block, const char *name, Expr *value, Span loc) {
     Var *var = var_new(arena, name, VAR_LET, value->type, loc);
     block_push(arena, block, s_let(arena, var, value));

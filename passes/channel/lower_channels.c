@@ -84,7 +84,7 @@ static Ring *ring_of_handle(Lowering *l, const Expr *handle) {
     return map_get(l->by_channel, channel);
 }
 
-static Ends *ends_of(Ring *ring, const Stmt *role) {
+static Ends *ends_of(const Ring *ring, const Stmt *role) {
     VEC_EACH (Ends, ends, &ring->ends)
         if (ends->role == role) return ends;
     return NULL;
@@ -208,8 +208,8 @@ static void count_end(Lowering *l, const Ring *ring, Ends *ends, int end, const 
         ends->numbers[end] = slot_numbers(l->arena, body, end == FILLED ? fills : receives, buf);
         if (ends->numbers[end]) return;
     }
-    bool both = ring->own;
-    if (ring->slots > 1) ends->slot[end] = counter(l, ring, both && end == FILLED ? "filled" : "slot", 0, out);
+    const char *name = ring->own && end == FILLED ? "filled" : "slot";   // own slots have two counters in one group
+    if (ring->slots > 1) ends->slot[end] = counter(l, ring, name, 0, out);
     bool waits = !ring->own || ring->channel->by_peers;
     if (waits) ends->parity[end] = counter(l, ring, "parity", !ring->own && end == FILLED, out);
 }
@@ -261,7 +261,7 @@ static void push_advance(Lowering *l, const Ring *ring, const Ends *ends, int en
 static void push_skip(Lowering *l, const Stmt *skip, Block *out) {
     Arena *a = l->arena;
     const Ring *ring = ring_of(l, ARG(skip, SKIP, channel).region->buf);
-    const Ends *ends = ends_of((Ring *)ring, l->role);
+    const Ends *ends = ends_of(ring, l->role);
     Expr *n = e_cast(a, TYPE_I32, ARG(skip, SKIP, n).value);
     if (ends->slot[RECEIVED]) n = e_add(a, e_var(a, ends->slot[RECEIVED]), n);
     Expr *sum = block_let(a, out, "sum", n, skip->loc);
@@ -368,7 +368,7 @@ static bool needs_fence(const Lowering *l, const Ring *ring, const Ends *ends) {
 static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
     Expr *handle = ARG(commit, COMMIT, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
-    const Ends *ends = ends_of((Ring *)ring, l->role);
+    const Ends *ends = ends_of(ring, l->role);
     if (ring->own) return;
     Var *bytes = map_get(l->bytes, handle->var);
     if (bytes) push_expect(l, ring, slot, e_var(l->arena, bytes), commit->loc, out);
@@ -380,7 +380,7 @@ static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
 static void lower_release(Lowering *l, const Stmt *release, Block *out) {
     Expr *handle = ARG(release, RELEASE, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
-    const Ends *ends = ends_of((Ring *)ring, l->role);
+    const Ends *ends = ends_of(ring, l->role);
     if (ring->own) return;
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
@@ -394,7 +394,7 @@ static void lower_release(Lowering *l, const Stmt *release, Block *out) {
 
 static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
     const Ring *ring = ring_of(l, ARG(enter, ENTER, channel).region->buf);
-    const Ends *ends = ends_of((Ring *)ring, l->role);
+    const Ends *ends = ends_of(ring, l->role);
     Expr *rank = e_int(l->arena, channel_rank(ring->channel, l->role));
     push_wait(l, ring->next, rank, e_var(l->arena, ends->parity[0]), enter->loc, out);
     push_advance(l, ring, ends, 0, enter->loc, out);
@@ -403,7 +403,7 @@ static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
 static void lower_leave(Lowering *l, const Stmt *leave, Block *out) {
     const Ring *ring = ring_of(l, ARG(leave, LEAVE, channel).region->buf);
     int64_t next = (channel_rank(ring->channel, l->role) + 1) % ring->slots;
-    push_warps_arrive(l, ends_of((Ring *)ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
+    push_warps_arrive(l, ends_of(ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
 }
 
 // ---- statements ----
@@ -518,9 +518,7 @@ static int set_up(Lowering *l, Stmt *grid) {
         set_up_ring(l, ring, &decls, &inits);
         peers |= ring->channel->by_peers;
     }
-    if (inits.count) block_call(a, &inits, grid->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
-    if (peers) block_call(a, &inits, grid->loc, OP_CLUSTER_BARRIER, 0, NULL);
-    else if (inits.count) block_barrier(a, &inits, grid->loc);
+    if (inits.count) block_publish_mbarriers(a, &inits, peers, grid->loc);
     int at = 0;
     while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
     insert_all(a, body, at, &decls);

@@ -257,8 +257,7 @@ static void set_up(Waits *w, Span loc, Block *out) {
         for (int64_t s = 0; s < arrival->slots; s++)
             BLOCK_CALL(a, out, loc, OP_MBARRIER_INIT, barrier_at(w, arrival, e_int(a, s)), arg_int(a, 1));
     }
-    block_call(a, out, loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
-    block_barrier(a, out, loc);
+    block_publish_mbarriers(a, out, false, loc);
     VEC_EACH_PTR (Arrival, arrival, &w->arrivals)
         if (arrival->phases) block_push(a, out, s_var(a, arrival->phases, e_int_of(a, TYPE_I32, 0)));
 }

@@ -121,8 +121,7 @@ static void push_setup(Maker *m, Block *out) {
         Expr *readers = integer(p, channel->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, channel->slots, channel->full, channel->empty, readers, out);
     }
-    block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
-    block_barrier(p->arena, out, p->loc);
+    block_publish_mbarriers(p->arena, out, false, p->loc);
 }
 
 static bool all_chosen(const RolePlan *plan) {

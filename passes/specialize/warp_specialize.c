@@ -322,9 +322,7 @@ static void push_setup(RoleBuilder *p, Block *out) {
         readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
     }
     push_barrier_init(p, p->slots, p->full, p->empty, readers, out);
-    block_call(p->arena, out, p->loc, OP_FENCE_MBARRIER_INIT, 0, NULL);
-    if (p->cluster > 1) block_call(p->arena, out, p->loc, OP_CLUSTER_BARRIER, 0, NULL);
-    else block_barrier(p->arena, out, p->loc);
+    block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
 static bool multi_buffers_everything(const Stmt *loop) {
