@@ -42,11 +42,13 @@ typedef struct EmuArg {   // by parameter order
 typedef struct EmuReferenceCache EmuReferenceCache;
 EmuReferenceCache *emu_reference_cache_new(Arena *arena);
 
+enum { EMU_MULTIPROCESSORS = 4 };   // few, so that small tests wrap around them
+
 typedef struct EmuOptions {
     uint64_t seed;          // warp schedules, landing times
     uint64_t approximate;   // seed of results of approximate operations; 0: `seed`
     int64_t max_blocks;     // 0: all; else a sample of CTAs spread over the grid (first and last included)
-    int multiprocessors;    // the value of sms(); 0: 4
+    int multiprocessors;    // the value of sms(); 0: EMU_MULTIPROCESSORS
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
     int64_t max_steps;      // instructions of a CTA, or of a reference, before it is called endless; 0: 10^9

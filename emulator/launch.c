@@ -3,7 +3,6 @@
 #include "ir/print.h"
 #include <string.h>
 
-enum { DEFAULT_MULTIPROCESSORS = 4 };
 static const uint64_t MOST_STEPS = 1000000000;   // instructions of a CTA; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
@@ -41,7 +40,7 @@ static Machine *machine_new(const Module *module, Code *code, const EmuOptions *
     if (options) machine->options = *options;
     machine->races_wanted = machine->options.races;
     if (machine->options.max_steps > 0) machine->most_steps = (uint64_t)machine->options.max_steps;
-    if (!machine->options.multiprocessors) machine->options.multiprocessors = DEFAULT_MULTIPROCESSORS;
+    if (!machine->options.multiprocessors) machine->options.multiprocessors = EMU_MULTIPROCESSORS;
     machine->target = machine->options.target ? machine->options.target : target_at(0);
     EXPECT(module->failure, machine->target && machine->target->warp_lanes == LANES, "a target with warps of %d lanes",
            LANES);

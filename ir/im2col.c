@@ -11,6 +11,7 @@
 #include "ir/query.h"
 
 Buf *im2col_new(Arena *arena, Buf *tensor, int count, const Window *windows, Span loc) {
+    int channels = tensor->rank - 1;
     Expr *shape[TENSOR_MAP_RANK], *rows = tensor->shape[0];
     EXPECT(arena_failure(arena), count >= 1 && count <= MOST_WINDOWS && tensor->rank == count + 2,
            "%d windows of a tensor of rank %d", count, tensor->rank);
@@ -22,7 +23,7 @@ Buf *im2col_new(Arena *arena, Buf *tensor, int count, const Window *windows, Spa
         shape[i + 1] = e_int(arena, windows[i].taps);
     }
     shape[0] = rows;
-    shape[count + 1] = tensor->shape[count + 1];
+    shape[channels] = tensor->shape[channels];
     Buf *view = buf_new(arena, tensor->name, SCOPE_GLOBAL, tensor->type, tensor->rank, shape, loc);
     view->mode = tensor->mode;
     view->alias_of = tensor;

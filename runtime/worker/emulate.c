@@ -5,8 +5,6 @@
 #include <limits.h>
 #include <string.h>
 
-enum { MULTIPROCESSORS = 4 };   // of the emulator
-
 typedef struct Run {
     Answer *answer;
     const Emulation *asked;
@@ -33,7 +31,7 @@ static bool make_plan(Run *run, const Target *target) {
 static bool check_arguments(Run *run) {
     Job *job = &run->answer->job;
     size_t count = (size_t)run->asked->count;
-    const LaunchDevice device = {.multiprocessors = MULTIPROCESSORS, .max_grid = INT_MAX};
+    const LaunchDevice device = {.multiprocessors = EMU_MULTIPROCESSORS, .max_grid = INT_MAX};
     Launch planned;
     run->args = NEW_ARRAY(job->arena, TilecArg, count + 1);
     for (size_t i = 0; i < count; i++) run->args[i] = run->asked->args[i].arg;
@@ -126,7 +124,7 @@ static bool emulate(Run *run, const Target *target) {
     int count = (int)asked->count;
     EmuOptions options = {
         .seed = (uint64_t)asked->seed, .max_steps = asked->max_steps, .races = true, .target = target};
-    options.multiprocessors = MULTIPROCESSORS;
+    options.multiprocessors = EMU_MULTIPROCESSORS;
     EmuReport report = {0};
     const Func *func = emulate_choose(run->module, asked->kernel, count, run->emulated);
     return func && emulate_func(run->module, func, count, run->emulated, &options, &report);
