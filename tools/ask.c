@@ -69,9 +69,8 @@ bool ask(Tool *tool, Ask *ask) {
                                    .key = has_key ? &key : NULL,
                                    .compile = compile_here,
                                    .user = ask};
-    cached_compile(arena, &compile, &ask->reply);
-    diag_read(tool->sink, ask->reply.diagnostics, ask->reply.diagnostics_size);
-    return ask->reply.status == TILEC_OK;
+    return cached_compile(arena, &compile, &ask->reply) && reply_diagnostics(&ask->reply, tool->sink) &&
+           ask->reply.status == TILEC_OK;
 }
 
 void ask_end(Ask *ask) {

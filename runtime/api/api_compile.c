@@ -105,7 +105,7 @@ static TilecStatus compile_anew(CompileJob *c, const CacheSettings *cache, const
     CompileReply reply = {0};
     const CachedCompile compile = {cache, &c->request, c->asked.path, &c->programs, key, c->asked.until, ask, c};
     if (!cached_compile(job->arena, &compile, &reply)) return status_of(job->sink, 0);
-    if (!diag_read(job->sink, reply.diagnostics, reply.diagnostics_size)) return TILEC_ERROR_INTERNAL;
+    if (!reply_diagnostics(&reply, job->sink)) return TILEC_ERROR_INTERNAL;
     if (reply.status != TILEC_OK) return (TilecStatus)reply.status;
     TilecStatus status = artefact_make(job, &reply, c->out);
     if (status != TILEC_OK || !key) return status;
@@ -259,8 +259,7 @@ static TilecStatus emulate_elsewhere(Job *job) {
                                        .count = (int64_t)e->count,
                                        .args = send_arguments(e)};
     if (!ask(c, &reply)) return status_of(job->sink, 0);
-    if (!diag_read(job->sink, reply.diagnostics, reply.diagnostics_size) || !outputs_fit(e, &reply))
-        return TILEC_ERROR_INTERNAL;
+    if (!reply_diagnostics(&reply, job->sink) || !outputs_fit(e, &reply)) return TILEC_ERROR_INTERNAL;
     if (reply.status == TILEC_OK) take_outputs(e, &reply);
     return (TilecStatus)reply.status;
 }

@@ -136,6 +136,12 @@ bool reply_read(Arena *arena, const char *data, size_t size, CompileReply *out) 
     return wire_whole(&wire);
 }
 
+bool reply_diagnostics(const CompileReply *reply, DiagSink *sink) {
+    if (reply->diagnostics) return diag_read(sink, reply->diagnostics, reply->diagnostics_size);
+    diag(sink, (Span){0}, T_OUT_OF_MEMORY);
+    return reply->status == TILEC_ERROR_ENVIRONMENT;
+}
+
 // ---- sockets ----
 
 typedef struct Head {

@@ -66,7 +66,7 @@ typedef struct CompileReply {
     const char *ptx, *manifest;
     const void *cubin;   // with its plan; NULL: not assembled
     size_t cubin_size;
-    const char *diagnostics;   // all of them, for diag_read
+    const char *diagnostics;   // all of them, for reply_diagnostics; NULL: there was no memory for more than the status
     size_t diagnostics_size;
     int64_t import_count;
     const CompileImport *imports;
@@ -79,6 +79,8 @@ void reply_write(const CompileReply *reply, StrBuf *out);
 // What they return points into `data`. False: it is no such message.
 bool request_read(Arena *arena, const char *data, size_t size, CompileRequest *out);
 bool reply_read(Arena *arena, const char *data, size_t size, CompileReply *out);
+// Adds the diagnostics of the reply to `sink`. False: they are damaged.
+bool reply_diagnostics(const CompileReply *reply, DiagSink *sink);
 
 // A message over a socket, behind a line that names the version of tilec. Never raises SIGPIPE.
 typedef enum { MESSAGE_COMPLETE, MESSAGE_CLOSED, MESSAGE_LATE, MESSAGE_CANCELLED, MESSAGE_OTHER_VERSION } MessageEnd;

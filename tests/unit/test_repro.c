@@ -31,6 +31,7 @@ static void begin(Case *c, Arena *arena) {
     assert_non_null(c->module);
     strcpy(c->folder, "repro.XXXXXX");
     assert_non_null(mkdtemp(c->folder));
+    c->options.passes.verify_each = true;
     c->options.repro = arena_printf(arena, "%s/k", c->folder);
 }
 
@@ -70,7 +71,7 @@ static void test_internal(void **state) {
     assert_int_equal(last_code(&c), T_REPRODUCER);
     const char *file = read_file(&c, *state, "k.select.repro.tile");
     HAS(file, "T9901 in select");
-    HAS(file, "//   tilec opt --passes=select --target=sm_80 --repro-dir=none -o /dev/null ");
+    HAS(file, "//   tilec opt --passes=select --verify-each --target=sm_80 --repro-dir=none -o /dev/null ");
     HAS(file, "--exit=70 --match=T9901 -- tilec opt --passes=select ");
     HAS(file, "test k");
     assert_null(strstr(file, "if (true)"));   // simplify did that
