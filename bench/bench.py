@@ -230,7 +230,7 @@ def line_of(row):
 
 
 def markdown(table):
-    """The table of docs/performance.md."""
+    """The table of docs/notebook/performance.md."""
     lines = ["| kernel | shape | unit | tilec | tilec* | peers | tilec of the best peer (95 %) | tilec* of it |",
              "|---|---|---|---|---|---|---|---|"]
     for row in table:

@@ -80,7 +80,7 @@ class Artefact:
 
 
 class Kernel:
-    """A kernel or a program; `entry` is the manifest's (docs/manifest.md)."""
+    """A kernel or a program; `entry` is the manifest's (docs/reference/launch-plan.md)."""
 
     def __init__(self, artefact, name):
         self.artefact, self.entry = artefact, artefact.entries[name]

@@ -1,4 +1,4 @@
-# Writes docs/diagnostics/*.md as a C table, for `tilec explain`: cmake -D FOLDER=... -D OUT=... -P DiagnosticPages.cmake
+# Writes docs/reference/diagnostics/*.md as a C table, for `tilec explain`: cmake -D FOLDER=... -D OUT=... -P DiagnosticPages.cmake
 file(GLOB pages ${FOLDER}/T*.md)
 set(table "#include \"tools/explain.h\"\n\nconst DiagnosticPage DIAGNOSTIC_PAGES[] = {\n")
 foreach(page ${pages})

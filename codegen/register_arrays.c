@@ -28,7 +28,7 @@ static bool stores_elements(const Block *body, const Buf *buf) {
 
 // As many as a register holds, or half as many of bytes, that the count is a multiple of; else one. LLVM holds two bytes
 // as halves of 16 bits. If one is an 8-bit float that was just converted, ptxas 13.0 may overwrite the other one's
-// register (docs/reliability.md): so only bytes that are loaded, and not stored one by one, are held in pairs.
+// register (docs/notebook/reliability.md): so only bytes that are loaded, and not stored one by one, are held in pairs.
 static int pack_of(const Block *body, const Buf *buf, int64_t count) {
     int bits = type_bits(buf->type), pack = buf->type == TYPE_BOOL || bits >= 32 ? 1 : 32 / bits;
     if (count % pack == 0) return pack;

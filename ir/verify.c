@@ -133,7 +133,7 @@ static void check_mechanism(Verifier *v, const Stmt *stmt) {
     const char *text = attr_text(stmt->attrs, ATTR_VIA);
     Via via = via_of(stmt);
     if (text && via == VIA_NONE)
-        REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/language.md");
+        REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/reference/language.md");
     else if (via != VIA_NONE && !via_fits(stmt, via))
         REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", text));
     if (!attr_get(stmt->attrs, ATTR_TF32)) return;

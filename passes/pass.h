@@ -76,7 +76,7 @@ bool run_passes(Module *module, const Target *target, const PassOptions *options
 const char *kernel_text(const Module *module, const Func *kernel, PrintOptions options);
 // T0511, if the kernel has another text than before the pass.
 void report_hidden_change(const PassContext *context, const char *pass, const char *before);
-void passes_document(StrBuf *out);   // docs/passes.md from the registry
+void passes_document(StrBuf *out);   // docs/reference/passes.md from the registry
 
 // ---- the passes: the function of each row, one file each ----
 #define PASS(suffix, ...) bool pass_##suffix(PassContext *context, Func *kernel);

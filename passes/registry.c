@@ -1,4 +1,4 @@
-// The registry: passes.def as tables, and docs/passes.md from them.
+// The registry: passes.def as tables, and docs/reference/passes.md from them.
 #include "passes/registry.h"
 #include "passes/analyses.h"
 #include <ctype.h>
@@ -69,7 +69,7 @@ void passes_document(StrBuf *out) {
     sb_str(out,
            "# Passes\n\n"
            "Made from `passes/passes.def` by `tilec docs passes`; do not edit. What the program looks like between "
-           "the\npasses is in [stages.md](stages.md); how to write one in [adding-a-pass.md](adding-a-pass.md).\n\n"
+           "the\npasses is in [stages.md](../design/stages.md); how to write one in [adding-a-pass.md](../design/adding-a-pass.md).\n\n"
            "The pipeline:\n\n");
     for (int i = 0; i < COUNT_OF(steps); i++) sb_printf(out, "%2d. `%s`\n", i + 1, pipeline_step(i)->name);
     sb_str(out, "\n");

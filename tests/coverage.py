@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which branches the tests take: `./dev coverage` builds with counters, runs the tests, and writes docs/coverage.md.
+"""Which branches the tests take: `./dev coverage` builds with counters, runs the tests, and writes docs/notebook/coverage.md.
 
     coverage.py [--only REGEX]     clears the counts and runs the steps of tiers 0 and 1, without those in LEFT_OUT;
                                    with --only adds those steps to the counts there are, and prints what is uncovered
@@ -22,7 +22,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "coverage"
-PAGE = ROOT / "docs" / "coverage.md"
+PAGE = ROOT / "docs" / "notebook" / "coverage.md"
 FOLDERS = ["layout", "passes", "ir", "emulator", "codegen", "runtime", "frontend"]
 # Steps that run no compiler, those that refuse memory to this count's own library, and those that repeat others' compiles.
 LEFT_OUT = ("arch$|words|glossary|commit_subjects|program_coverage|lint_|install$|planted_faults|any_allocation|"

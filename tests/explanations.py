@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every diagnostic has a page docs/diagnostics/TNNNN.md, which `tilec explain` prints, and what the page says happens.
+"""Every diagnostic has a page docs/reference/diagnostics/TNNNN.md, which `tilec explain` prints, and what the page says happens.
 
 A page has blocks of tilec or of shell commands. One marked `fails` raises the code; the next one, of the same kind, succeeds
 without it. A tilec block is built, or goes to the command that the mark names: "tile fails test --seed=3". A page without such
@@ -84,7 +84,7 @@ def check_blocks(code, severity, text):
 
 
 def check_page(code, severity, tested):
-    path = options.source / f"docs/diagnostics/{code}.md"
+    path = options.source / f"docs/reference/diagnostics/{code}.md"
     if not path.exists():
         return ["there is no page"]
     text = path.read_text()
@@ -104,7 +104,7 @@ def tested_codes():
 table = (options.source / "support/diagnostics.def").read_text()
 rows = {f"T{int(number):04d}": severity for number, severity in re.findall(r"^DIAG\(\w+,\s*(\d+),\s*(\w+),", table, re.M)}
 chosen = {code: severity for code, severity in rows.items() if re.search(options.only, code)}
-failures = [f"{path.name}: no row of support/diagnostics.def" for path in (options.source / "docs/diagnostics").glob("*.md")
+failures = [f"{path.name}: no row of support/diagnostics.def" for path in (options.source / "docs/reference/diagnostics").glob("*.md")
             if path.stem not in rows]
 tested = tested_codes()
 with concurrent.futures.ThreadPoolExecutor(options.j) as pool:

@@ -1,4 +1,4 @@
-"""Each term of docs/glossary.md occurs in the file that the glossary names for it.
+"""Each term of docs/reference/glossary.md occurs in the file that the glossary names for it.
 
 Case, hyphens, underscores, line breaks and comment signs do not count: `order barrier` is found in order_barriers and in
 OrderBarrier. A row with several terms (`phase, parity`) needs all of them.
@@ -18,7 +18,7 @@ def folded(text):
 
 
 root = pathlib.Path(sys.argv[1])
-rows = re.findall(r"^\| (?!term )([^|]+) \| [^|]+ \| `([^`|]+)` \|$", (root / "docs/glossary.md").read_text(), re.M)
+rows = re.findall(r"^\| (?!term )([^|]+) \| [^|]+ \| `([^`|]+)` \|$", (root / "docs/reference/glossary.md").read_text(), re.M)
 problems = [] if len(rows) >= LEAST else [f"{len(rows)} terms, fewer than {LEAST}"]
 names = [terms.lower() for terms, _ in rows]
 problems += [f"{b} stands after {a}" for a, b in zip(names, names[1:]) if folded(a) > folded(b)]

@@ -1,4 +1,4 @@
-// The command that explains diagnostics: the table's row, then the page of docs/diagnostics, wrapped for a terminal.
+// The command that explains diagnostics: the table's row, then the page of docs/reference/diagnostics, wrapped for a terminal.
 #include "tools/explain.h"
 #include "tools/tool.h"
 #include <stdlib.h>

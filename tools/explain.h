@@ -1,4 +1,4 @@
-// `tilec explain`: the pages of docs/diagnostics, which cmake/DiagnosticPages.cmake writes as a table.
+// `tilec explain`: the pages of docs/reference/diagnostics, which cmake/DiagnosticPages.cmake writes as a table.
 #pragma once
 
 typedef struct DiagnosticPage {

@@ -76,7 +76,7 @@ void help_command(Command command, StrBuf *out) {
     options_of(command, GROUP_DEVELOPER, "For work on the compiler", out);
 }
 
-// ---- docs/cli.md ----
+// ---- docs/reference/cli.md ----
 
 static void markdown_options(Command command, OptionGroup group, StrBuf *out) {
     for (int i = 0; i < OPTION_COUNT; i++) {

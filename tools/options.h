@@ -73,6 +73,6 @@ int option_choice(const Options *options, DiagSink *sink, OptionId id, const cha
 // ---- derived texts (help.c) ----
 void help_overview(StrBuf *out);
 void help_command(Command command, StrBuf *out);
-void help_markdown(StrBuf *out);   // docs/cli.md
+void help_markdown(StrBuf *out);   // docs/reference/cli.md
 void help_manual(StrBuf *out);     // tilec.1, in mdoc's older cousin man(7)
 void help_bash(StrBuf *out);       // completion for bash

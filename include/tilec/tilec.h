@@ -19,7 +19,7 @@
 //   Processes   tilec_compile compiles in a process of the program `tilec`, started with posix_spawn and kept for later
 //               compiles of the context; it ends with the context, and when the host ends. A compiler that crashes, or
 //               is ended, is a status. The library itself never calls exit or abort, starts no threads and has no
-//               global state. docs/threat-model.md says what a source can do, and which limits hold.
+//               global state. docs/design/threat-model.md says what a source can do, and which limits hold.
 //   Threads     Any number of threads may use a context, an artefact or a module at the same time (if the allocator is
 //               thread-safe). A TilecDiagnostics belongs to one thread at a time. Compiles of several threads run in as
 //               many processes, each with up to one thread per processor of the caller's affinity mask
@@ -28,7 +28,7 @@
 //               alone has none), so that a program built against an older header keeps working. Elements of an array of
 //               structures all have one size. docs/design/product.md says what a minor version may change.
 //
-// docs/embedding.md is a complete program.
+// docs/reference/c-api.md is a complete program.
 #ifndef TILEC_H
 #define TILEC_H
 
@@ -171,7 +171,7 @@ typedef struct TilecCompileOptions {
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
 // time limit the compile is ended, and so it is when the calling process ends.
 // A compile of the same text, imports, options and programs gives the artefact of an earlier one, with its diagnostics:
-// that of the context, or one from the compile cache on disk (docs/embedding.md).
+// that of the context, or one from the compile cache on disk (docs/reference/c-api.md).
 // *artefact: the result, NULL on failure. *diagnostics: errors, warnings and remarks; NULL: none, or out of memory (see
 // the status). `diagnostics` may be NULL.
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
@@ -187,7 +187,7 @@ TILEC_API void tilec_artefact_destroy(TilecArtefact *artefact);
 TILEC_API const char *tilec_artefact_ptx(const TilecArtefact *artefact);
 // The cubin with its launch plan; sets *size. NULL and 0 if compiled with no_assemble.
 TILEC_API const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size);
-// The launch plan as JSON; docs/manifest.md describes it.
+// The launch plan as JSON; docs/reference/launch-plan.md describes it.
 TILEC_API const char *tilec_artefact_manifest(const TilecArtefact *artefact);
 // The target, "sm_90a".
 TILEC_API const char *tilec_artefact_target(const TilecArtefact *artefact);

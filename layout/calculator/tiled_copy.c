@@ -8,7 +8,7 @@
 //   (T,V) -> offset: thread 5 = (1,1), value 3 = (1,1)  ->  32 + 1 + 16 + 8 = 57 = row 9, column 3
 //
 // A tiled copy with fewer values per access than a fragment holds moves a part of the MMA's tile. Its tiler picks that
-// part, mode by mode; its TV layout counts offsets of the part. See tiled_copy_steps, and docs/layouts.md for the
+// part, mode by mode; its TV layout counts offsets of the part. See tiled_copy_steps, and docs/reference/layout-calculator.md for the
 // pictures.
 #include "layout/calculator/tiled_copy.h"
 

@@ -223,7 +223,7 @@ static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, boo
 }
 
 // Whether bulk copies are used, because of `@via(bulk)` in the source only: cp.async is as fast in all measurements
-// (docs/performance.md, "Rows").
+// (docs/notebook/performance.md, "Rows").
 static bool copies_by_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     if (!by_bulk(stmt) || s->fallback || (!is_shared_to_global_copy(stmt) && !is_global_to_shared_copy(stmt)))
         return false;

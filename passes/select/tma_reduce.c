@@ -183,7 +183,7 @@ const char *tma_reduce_target_problem(Arena *arena, const Target *target, const 
 }
 
 // TMA is as fast as vector additions of threads with many elements, and faster if each thread adds single elements or
-// pairs, as of an accumulator (measured: docs/hopper.md).
+// pairs, as of an accumulator (measured: docs/notebook/hopper.md).
 const char *tma_reduce_cost(const Target *target, const Func *kernel, const TmaReduce *tile) {
     int64_t least = kernel_threads(kernel) * target->vector_bytes;   // a vector per thread
     return buf_slot_bytes(stage_of(tile)) < least ? "each thread adds too few elements to gain from TMA" : NULL;

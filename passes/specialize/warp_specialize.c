@@ -18,7 +18,7 @@
 //
 // A phase of an mbarrier has a parity. Slots and parities come from counters that continue across tiles, as the slots
 // do; a consumer skips the steps of the other consumer's tiles. A wait on a new mbarrier with parity 1 passes at once:
-// so the first loads find all slots empty. (PTX ISA, "mbarrier"; the protocol and its pitfalls: docs/hopper.md.)
+// so the first loads find all slots empty. (PTX ISA, "mbarrier"; the protocol and its pitfalls: docs/notebook/hopper.md.)
 //
 // The two consumers alternate on the tensor cores, by a pair of named barriers. Otherwise the second one would wait for
 // a phase two ahead, which has the same parity as the completed one.

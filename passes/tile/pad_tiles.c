@@ -11,7 +11,7 @@
 // shared memory and memory traffic.
 //
 // Wide panels are worth some padding: with boxes of 32 bytes a product has half of the speed of 128 bytes
-// (docs/hopper.md). So a tile gets up to a third more columns for wider panels, where shared memory has room.
+// (docs/notebook/hopper.md). So a tile gets up to a third more columns for wider panels, where shared memory has room.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"

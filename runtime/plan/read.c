@@ -1,4 +1,4 @@
-// JSON -> launch plan; write.c is the inverse. docs/manifest.md describes the format.
+// JSON -> launch plan; write.c is the inverse. docs/reference/launch-plan.md describes the format.
 #include "frontend/frontend.h"
 #include "ir/build.h"
 #include "runtime/plan/expr_cse.h"

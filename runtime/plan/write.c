@@ -1,4 +1,4 @@
-// Launch plan -> JSON; read.c is the inverse. docs/manifest.md describes the format.
+// Launch plan -> JSON; read.c is the inverse. docs/reference/launch-plan.md describes the format.
 #include "runtime/plan/plan.h"
 #include "support/json.h"
 

@@ -1,7 +1,7 @@
 // Compiling in another process: the library's side and the other one.
 //
 // In: a CompileRequest of tilec_compile or tilec_emulate. Out: a CompileReply. Errors: diagnostics of the reply; what the process did
-// instead of replying is the library's to report. docs/decisions.md says why a process. The files of runtime/worker/:
+// instead of replying is the library's to report. docs/design/decisions.md says why a process. The files of runtime/worker/:
 //
 //     message      requests and replies as bytes, sent through a socket
 //     compiler     the library's side: finds `tilec`, keeps processes, asks them

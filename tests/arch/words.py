@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the project's old private words out: words.py SOURCE_DIR
 
-The field has a term for each (docs/glossary.md). They may not stand as a part of an identifier (split at `_` and at humps),
+The field has a term for each (docs/reference/glossary.md). They may not stand as a part of an identifier (split at `_` and at humps),
 in a file's name, a pass, an attribute, an operation, an option, a heading or a diagnostic. In prose a few of them are ordinary
 English; those that never were are held out of prose, too.
 """
@@ -27,7 +27,7 @@ WORDS = {
 PROSE = ["parted", "unparted", "boxwise", "unswitch", "unswitched", "part together", "spare factors"]
 DECODE = ["nobody", "whoever", "beside", "by way of"]   # not old words: prose that a reader has to decode
 PLAIN = re.compile(r"\.(h|def|md)$|^(?!tests/|bench/|examples/).*\.c$")   # where it is held out: the product and its documents
-LONG_DOCUMENTS = ("docs/decisions.md", "docs/hopper.md", "docs/performance.md")   # notebooks: headings alone
+LONG_DOCUMENTS = ("docs/design/decisions.md", "docs/notebook/hopper.md", "docs/notebook/performance.md")   # notebooks: headings alone
 FOREIGN = {"pthread_once", "pthread_once_t", "PTHREAD_ONCE_INIT", "RawDescriptionHelpFormatter"}   # names that others gave
 SENTENCE = 4   # a name of so many words is a sentence, as tests have: prose
 CODE = {".c", ".h", ".def", ".l", ".y", ".py", ".sh", ".cmake"}
@@ -44,7 +44,7 @@ def humps(name):
 
 
 def report(place, word, kind):
-    problems.append(f"{place}: '{word}' in {kind}; the field says: {WORDS.get(word, 'see docs/glossary.md')}")
+    problems.append(f"{place}: '{word}' in {kind}; the field says: {WORDS.get(word, 'see docs/reference/glossary.md')}")
 
 
 def check_name(place, name, kind):

@@ -71,7 +71,7 @@ def layout_seeds(tilec):
     for text in files("tests/golden/*.tsv", "tests/golden/*.jsonl"):
         for line in text.splitlines()[::40]:
             yield b"\0" + line
-    for text in files("docs/layouts*.md", "docs/layouts/*", "tests/golden/*.calc", "tests/lit/cli/*layout*"):
+    for text in files("docs/reference/layout-calculator.md", "docs/reference/layouts/*", "tests/golden/*.calc", "tests/lit/cli/*layout*"):
         for line in re.findall(rb"tilec layout '([^']+)'|\{\{(.+?)\}\}|^([a-z_A-Z]+\(.*\))$", text, re.M):
             yield b"\1" + b"".join(line)
             yield b"\2{{" + b"".join(line) + b"}}"

@@ -1,4 +1,4 @@
-"""A naive scalar interpreter of kernels of the tile stage: the meaning of docs/language.md, one element at a time.
+"""A naive scalar interpreter of kernels of the tile stage: the meaning of docs/reference/language.md, one element at a time.
 
 run(items, kernel, arguments) executes a kernel or program in place on tensors (Buffer) and scalars; case(items, test) makes those of
 a test. There is no parallelism, no layout and no time: parallel loops, threads and grids run in order, an asynchronous copy at

@@ -1,4 +1,4 @@
-"""The grammar of docs/language.md, "Grammar", as a recursive-descent parser, and its printer. It shares nothing with frontend/."""
+"""The grammar of docs/reference/language.md, "Grammar", as a recursive-descent parser, and its printer. It shares nothing with frontend/."""
 import re
 
 TOKEN = re.compile(r"""\s+|//[^\n]*

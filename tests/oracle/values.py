@@ -1,4 +1,4 @@
-"""Numbers of the language: types, rounding, conversion, arithmetic. From docs/language.md, "Numbers", alone.
+"""Numbers of the language: types, rounding, conversion, arithmetic. From docs/reference/language.md, "Numbers", alone.
 
 A value is a Python int, bool or float; floats of every type are held as Python floats, which are f64. ANY stands for a
 result that the manual leaves open (a NaN converted to an integer, a shift by the width or more), Near for one that it
@@ -97,7 +97,7 @@ def round_float(value, name):
 
 
 def convert(value, source, target):
-    """T(x): what a store or a cast makes of a value. docs/language.md, "Numbers"."""
+    """T(x): what a store or a cast makes of a value. docs/reference/language.md, "Numbers"."""
     if source == target or value is ANY:
         return value
     if isinstance(value, Near):

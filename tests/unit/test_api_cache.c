@@ -275,7 +275,7 @@ static void test_many(void **state) {
     remove_place(&place);
 }
 
-// The figure of docs/embedding.md, with room for a busy machine: time of this thread.
+// The figure of docs/reference/c-api.md, with room for a busy machine: time of this thread.
 static void test_time(void **state) {
     (void)state;
     Place place = new_place();

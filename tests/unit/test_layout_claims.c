@@ -1,5 +1,5 @@
 // Every claim of the five write-ups that the algebra answers to, true or not: a test is named after what is claimed,
-// and says what is really so. docs/layouts.md tells the story; "claims ..." in a comment marks an error of the
+// and says what is really so. docs/reference/layout-calculator.md tells the story; "claims ..." in a comment marks an error of the
 // write-up.
 #include "layout/calculator/calc.h"
 #include "layout/calculator/tiled_copy.h"
@@ -575,7 +575,7 @@ static void tt_im2col_box_corners(void **state) {
 // In a block fenced as `layout`, a line `> expression` is followed by what it prints.
 static void documentation_examples_are_true(void **state) {
     the_arena = *state;
-    char *text = whole_file(*state, "docs/layouts.md");
+    char *text = whole_file(*state, "docs/reference/layout-calculator.md");
     bool inside = false;
     int examples = 0;
     const char *question = NULL;

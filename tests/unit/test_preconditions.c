@@ -175,7 +175,7 @@ static void hidden_changes_are_found(void **state) {
     assert_int_equal(diag_view(context.sink, 0).code, T_HIDDEN_CHANGE);
 }
 
-// Each analysis that some pass keeps has a text for docs/passes.md, and no pass keeps what does not exist.
+// Each analysis that some pass keeps has a text for docs/reference/passes.md, and no pass keeps what does not exist.
 static void passes_keep_analyses(void **state) {
     (void)state;
     for (int p = 0; pass_at(p); p++) assert_int_equal(pass_at(p)->keeps >> ANALYSIS_COUNT, 0);

@@ -519,7 +519,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     return resolve(f, "p", 5, args, &launch) ? 0 : diag_view(f->sink, before).code;
 }
 
-// The host computes with the arithmetic of the language: sums wrap, integers divide toward zero (docs/language.md).
+// The host computes with the arithmetic of the language: sums wrap, integers divide toward zero (docs/reference/language.md).
 static void test_host_arithmetic(void **state) {
     static const char *const hold[] = {"n + 2147483647 == 2147483654",
                                        "m + (-2147483640) == 2147483647",

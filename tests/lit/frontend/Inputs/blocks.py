@@ -1,4 +1,4 @@
-"""Every code block of docs/language.md compiles, every word of the language is in it, and its tables say what ir/*.def say.
+"""Every code block of docs/reference/language.md compiles, every word of the language is in it, and its tables say what ir/*.def say.
 
 A block opens with ```tile and says what it is:
 
