@@ -189,14 +189,29 @@ Value from_compute(Gen *gen, Value value, Type type) {
     return value;
 }
 
-// f64 -> f32 such that a second rounding, to a narrower type, rounds as one would: toward zero, and the last bit set
-// when anything was lost ("round to odd").
+// "Round to odd": what was cut off toward zero has its last bit set when anything was lost. A second rounding, to a
+// narrower type, then rounds as one would.
+static Value rounded_to_odd(Gen *gen, Value cut, Value lost) {
+    Value sticky = LLVMBuildZExt(gen->builder, lost, gen->types.i32, "");
+    return build_bitcast(gen, LLVMBuildOr(gen->builder, as_bits(gen, cut), sticky, ""), gen->types.f32);
+}
+
 static Value f64_to_odd_f32(Gen *gen, Value value) {
     LLVMBuilderRef b = gen->builder;
     Value cut = CALL(gen, "llvm.nvvm.d2f.rz", gen->types.f32, value);
-    Value lost = LLVMBuildFCmp(b, LLVMRealONE, LLVMBuildFPExt(b, cut, gen->types.f64, ""), value, "");
-    Value sticky = LLVMBuildZExt(b, lost, gen->types.i32, "");
-    return build_bitcast(gen, LLVMBuildOr(b, as_bits(gen, cut), sticky, ""), gen->types.f32);
+    return rounded_to_odd(gen, cut,
+                          LLVMBuildFCmp(b, LLVMRealONE, LLVMBuildFPExt(b, cut, gen->types.f64, ""), value, ""));
+}
+
+static Value int_to_odd_f32(Gen *gen, Value value, Type from) {
+    static const char *const names[2][2][2] = {
+        {{"llvm.nvvm.i2f.rz", "llvm.nvvm.ui2f.rz"}, {"llvm.nvvm.f2i.rz", "llvm.nvvm.f2ui.rz"}},
+        {{"llvm.nvvm.ll2f.rz", "llvm.nvvm.ull2f.rz"}, {"llvm.nvvm.f2ll.rz", "llvm.nvvm.f2ull.rz"}},
+    };
+    bool is_long = type_bits(from) == 64, is_unsigned = type_kind(from) == KIND_UINT;
+    Value cut = CALL(gen, names[is_long][0][is_unsigned], gen->types.f32, value);
+    Value back = CALL(gen, names[is_long][1][is_unsigned], LLVMTypeOf(value), cut);
+    return rounded_to_odd(gen, cut, LLVMBuildICmp(gen->builder, LLVMIntNE, back, value, ""));
 }
 
 static Value float_to_float(Gen *gen, Value value, Type from, Type to) {
@@ -255,9 +270,8 @@ static Value small_int_to_f32(Gen *gen, Value value, Type from) {
 static Value int_to_float(Gen *gen, Value value, Type from, Type to) {
     if (type_bits(from) <= 16 && type_compute(to) == TYPE_F32)
         return from_compute(gen, small_int_to_f32(gen, value, from), to);
-    if (to == TYPE_BF16 && type_bits(from) >= 32) {   // f32 would round a first time
-        return float_to_float(gen, int_to_float(gen, value, from, TYPE_F64), TYPE_F64, to);
-    }
+    if (to == TYPE_BF16)
+        return from_compute(gen, int_to_odd_f32(gen, value, from), to);   // f32 would round a first time
     LLVMTypeRef type = to == TYPE_F64 || to == TYPE_F16 ? llvm_value_type(gen, to) : gen->types.f32;
     bool is_signed = type_kind(from) == KIND_INT;
     Value result =

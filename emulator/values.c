@@ -229,10 +229,8 @@ static int64_t to_int(Type to, double value) {
 }
 
 static double from_int(Type to, Type from, int64_t value) {
-    double wide = from == TYPE_U64 ? (double)(uint64_t)value : (double)value;
-    if (to == TYPE_F64) return wide;
-    if (to == TYPE_F32) return from == TYPE_U64 ? (float)(uint64_t)value : (float)value;
-    return float_round(to, wide);
+    if (to == TYPE_F32) return from == TYPE_U64 ? (float)(uint64_t)value : (float)value;   // the same, faster
+    return float_from_int(to, from, value);
 }
 
 Word word_convert(Type to, Type from, Word value) {

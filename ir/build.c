@@ -62,7 +62,7 @@ static double int_to_double_odd(int64_t value, bool is_unsigned) {
     return negative ? -result : result;
 }
 
-static double int_to_float(Type from, Type to, int64_t value) {
+double float_from_int(Type to, Type from, int64_t value) {
     bool is_unsigned = from == TYPE_U64;
     if (to == TYPE_F64) return is_unsigned ? (double)(uint64_t)value : (double)value;
     return float_round(to, int_to_double_odd(value, is_unsigned));
@@ -424,7 +424,7 @@ Expr *e_select(Arena *arena, Expr *condition, Expr *yes, Expr *no) {
 static Expr *fold_cast(Arena *arena, Type type, const Expr *a) {
     bool to_float = type_is_float(type);
     if (a->kind == EXPR_INT)
-        return to_float ? e_float(arena, type, int_to_float(a->type, type, a->integer))
+        return to_float ? e_float(arena, type, float_from_int(type, a->type, a->integer))
                         : e_int_of(arena, type, a->integer);
     if (to_float) return e_float(arena, type, a->real);
     if (type == TYPE_BOOL) return e_bool(arena, a->real != 0);

@@ -124,8 +124,9 @@ Block *block_nested(Arena *arena, Block *block, Span loc);      // the body of a
 Block *block_if(Arena *arena, Block *block, Expr *condition);   // its body; NULL: the block itself
 
 // Scalar arithmetic in the exact semantics of the language (used by folding and by the emulator):
-double float_round(Type type, double value);   // to nearest even; e4m3/e5m2 saturate; f64 unchanged
-int64_t gcd64(int64_t a, int64_t b);           // of absolute values; gcd(0, x) = |x|
+double float_round(Type type, double value);                // to nearest even; e4m3/e5m2 saturate; f64 unchanged
+double float_from_int(Type to, Type from, int64_t value);   // rounds once, to nearest even
+int64_t gcd64(int64_t a, int64_t b);                        // of absolute values; gcd(0, x) = |x|
 int64_t int_wrap(Type type, int64_t value);
 // a op b for operands of `type`, before wrapping to the type; false where it must not fold (a division by 0).
 bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out);

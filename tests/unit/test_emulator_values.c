@@ -79,6 +79,28 @@ static void integers(void **state) {
     assert_true(word_convert(TYPE_F64, TYPE_U64, (Word){.i = -1}).f == 0x1p64);
 }
 
+// An integer just beyond a tie of bf16, which f64 and f32 would round to the tie: executed, and folded.
+static void integers_take_one_rounding(void **state) {
+    static const struct {
+        Type from;
+        int64_t value;
+        double want;
+    } rows[] = {{TYPE_I64, (1LL << 62) + (1LL << 54) + 1, 0x1.02p62},
+                {TYPE_I64, -(1LL << 62) - (1LL << 54) - 1, -0x1.02p62},
+                {TYPE_I64, (1LL << 62) + (1LL << 54), 0x1p62},
+                {TYPE_I64, (1LL << 62) + 3 * (1LL << 54) - 1, 0x1.02p62},
+                {TYPE_U64, INT64_MIN + (1LL << 55) + 1, 0x1.02p63},
+                {TYPE_U64, -1, 0x1p64},
+                {TYPE_I64, INT64_MIN, -0x1p63},
+                {TYPE_I32, (1 << 30) + (1 << 22) + 1, 0x1.02p30},
+                {TYPE_U32, 0x80800001u, 0x1.02p31}};
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        assert_true(word_convert(TYPE_BF16, rows[i].from, (Word){.i = rows[i].value}).f == rows[i].want);
+        const Expr *folded = e_cast(*state, TYPE_BF16, e_int_of(*state, rows[i].from, rows[i].value));
+        assert_true(folded->kind == EXPR_FLOAT && folded->real == rows[i].want);
+    }
+}
+
 static void rows_and_lanes(void **state) {
     (void)state;
     uint16_t memory[64];
@@ -152,6 +174,7 @@ int main(void) {
         cmocka_unit_test(stores_round_as_the_language_does),
         cmocka_unit_test(extremes),
         cmocka_unit_test(integers),
+        IN_ARENA(integers_take_one_rounding),
         cmocka_unit_test(rows_and_lanes),
         cmocka_unit_test(random_is_normal),
         cmocka_unit_test(approximations_keep_their_promise),
