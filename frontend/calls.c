@@ -112,7 +112,10 @@ static Arg word(Sema *s, const OpInfo *info, const Operand *operand, const Node 
     const char *words = words_of(info, operand->name);
     bool is_text = strcmp(operand->name, "text") == 0;
     if (node->kind != (is_text ? N_STRING : N_NAME) || (words && !is_word_of(words, node->text))) {
-        diag(s->sink, node->span, T_WORD, operand->name, is_text ? "a string literal" : words ? words : "a word");
+        const char *wanted = is_text ? "a text in quotes"
+                             : words ? arena_printf(s->arena, "one of: %s", words)
+                                     : "a word";
+        diag(s->sink, node->span, T_WORD, operand->name, wanted);
         return (Arg){.name = "?"};
     }
     return (Arg){.name = node->text, .is_string = is_text};

@@ -294,6 +294,7 @@ TILEC_API TilecArg tilec_strided_tensor(TilecType type, void *data, int rank, co
 // A tensor of DLPack, whose structure `DLTensor` is that of dlpack.h (ABI 0.6 to 1.x), with its type and device. A type
 // that tilec does not have is TILEC_UNKNOWN_TYPE, which no launch takes.
 TILEC_API TilecArg tilec_dlpack(const struct DLTensor *tensor);
+// An integer or bool. A launch refuses one that the parameter's type cannot hold; u64 takes the 64 bits.
 TILEC_API TilecArg tilec_integer(int64_t value);
 TILEC_API TilecArg tilec_real(double value);
 

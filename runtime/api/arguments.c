@@ -1,4 +1,5 @@
 #include "runtime/api/arguments.h"
+#include "ir/build.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -161,11 +162,27 @@ static void read_argument(const TilecArg *from, LaunchArg *to) {
     memcpy(to->strides, from->strides, sizeof to->strides);
 }
 
-// The parameter of a tensor argument; NULL: none, or it takes no tensor, which dispatch reports.
-static const PlanParam *tensor_param(const PlanEntry *entry, size_t index, const TilecArg *arg) {
+// The parameter of an argument; NULL: none, or it takes no such argument, which dispatch reports.
+static const PlanParam *param_of(const PlanEntry *entry, size_t index, const TilecArg *arg) {
     const PlanVariant *first = &entry->variants.items[0];
     const PlanParam *p = index < (size_t)first->params.count ? &first->params.items[index] : NULL;
-    return p && p->is_tensor && arg->kind == TILEC_TENSOR ? p : NULL;
+    return p && p->is_tensor == (arg->kind == TILEC_TENSOR) ? p : NULL;
+}
+
+static const PlanParam *tensor_param(const PlanEntry *entry, size_t index, const TilecArg *arg) {
+    return arg->kind == TILEC_TENSOR ? param_of(entry, index, arg) : NULL;
+}
+
+// False: reported. An integer for u64 is its 64 bits.
+static bool fits_param(DiagSink *sink, const PlanEntry *entry, const PlanParam *p, const TilecArg *arg) {
+    Type type;
+    if (arg->kind == TILEC_INTEGER && !type_is_float(p->type) && int_wrap(p->type, arg->integer) != arg->integer) {
+        diag(sink, (Span){0}, T_ARGUMENT_RANGE, p->name, entry->name, (long long)arg->integer, type_text(p->type));
+        return false;
+    }
+    if (arg->kind != TILEC_TENSOR || (type_of_public(arg->type, &type) && type == p->type)) return true;
+    diag(sink, (Span){0}, T_ARGUMENT_TYPE, p->name, entry->name, tilec_type_name(arg->type), type_text(p->type));
+    return false;
 }
 
 const LaunchArg *arguments_read(Arena *arena, DiagSink *sink, const PlanEntry *entry, size_t count,
@@ -173,12 +190,9 @@ const LaunchArg *arguments_read(Arena *arena, DiagSink *sink, const PlanEntry *e
     LaunchArg *out = NEW_ARRAY(arena, LaunchArg, count + 1);
     for (size_t i = 0; i < count; i++) {
         TilecArg arg = argument_at(args, i);
-        const PlanParam *p = tensor_param(entry, i, &arg);
-        Type type;
+        const PlanParam *p = param_of(entry, i, &arg);
         read_argument(&arg, &out[i]);
-        if (!p || (type_of_public(arg.type, &type) && type == p->type)) continue;
-        diag(sink, (Span){0}, T_ARGUMENT_TYPE, p->name, entry->name, tilec_type_name(arg.type), type_text(p->type));
-        return NULL;
+        if (p && !fits_param(sink, entry, p, &arg)) return NULL;
     }
     return out;
 }

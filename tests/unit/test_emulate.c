@@ -5,6 +5,10 @@
 #include <string.h>
 #include <tilec/tilec.h>
 
+#define TAKES(type)                                                                                                    \
+    "kernel of_" type "(z: out i64[1], n: " type                                                                       \
+    ") { grid (b in 1) threads 32 { thread (t in 1) { z[0] = i64(n); } } }\n"
+
 static const char source[] =
     "kernel add(x: f32[N], y: f32[N], z: out f32[N]) {\n"
     "    grid (b in ceildiv(N, 64)) threads 64 { thread (i in 64) { let n = b * 64 + i; if (n < N) z[n] = x[n] + y[n]; } }\n"
@@ -27,12 +31,12 @@ static const char source[] =
     "kernel bounded(x: f32[N], z: out f32[N]) {\n"
     "    assume(N % 4 == 0);\n"
     "    grid (b in N) threads 32 { thread (t in 1) { z[b] = x[b]; } }\n"
-    "}\n"
-    "program add_twice(x: f32[N], y: f32[N], z: out f32[N]) {\n"
-    "    scratch s: f32[N];\n"
-    "    add(x, y, s);\n"
-    "    add(s, y, z);\n"
-    "}\n";
+    "}\n" TAKES("i8") TAKES("u8") TAKES("i32") TAKES("u32") TAKES("i64") TAKES("u64") TAKES("bool")
+        TAKES("f32") "program add_twice(x: f32[N], y: f32[N], z: out f32[N]) {\n"
+                     "    scratch s: f32[N];\n"
+                     "    add(x, y, s);\n"
+                     "    add(s, y, z);\n"
+                     "}\n";
 
 typedef struct Done {
     TilecStatus status;
@@ -109,6 +113,37 @@ static void test_strides_and_scalars(void **state) {
     assert_true(z[1][3] == x[1][3] * 2);
 }
 
+// What the parameter's type cannot hold is refused, not cut off; u64 takes the bits.
+static void test_integers_in_range(void **state) {
+    (void)state;
+    static const struct {
+        const char *kernel;
+        int64_t value;
+        bool fits;
+    } rows[] = {{"of_i8", 127, true},
+                {"of_i8", -128, true},
+                {"of_i8", 128, false},
+                {"of_u8", 255, true},
+                {"of_u8", -1, false},
+                {"of_u8", 256, false},
+                {"of_i32", INT32_MIN, true},
+                {"of_i32", INT64_C(1) << 32, false},
+                {"of_u32", UINT32_MAX, true},
+                {"of_u32", -1, false},
+                {"of_bool", 1, true},
+                {"of_bool", 2, false},
+                {"of_i64", INT64_MIN, true},
+                {"of_u64", -1, true},
+                {"of_f32", INT64_C(1) << 40, true}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t z = 0, one = 1;
+        Done done = RUN(rows[i].kernel, tilec_tensor(TILEC_I64, &z, 1, &one), tilec_integer(rows[i].value));
+        if (done.code != (rows[i].fits ? 0 : 935))
+            fail_msg("row %zu: T%04d %s", i, done.code, done.message);   // covers T0935
+        if (rows[i].fits) assert_int_equal(z, rows[i].value);
+    }
+}
+
 static void test_same_tensor_twice(void **state) {
     (void)state;
     float x[10], z[10];
@@ -177,8 +212,11 @@ static void test_endless(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernel_and_program), cmocka_unit_test(test_strides_and_scalars),
-        cmocka_unit_test(test_same_tensor_twice), cmocka_unit_test(test_refused), cmocka_unit_test(test_endless)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernel_and_program),
+                                       cmocka_unit_test(test_strides_and_scalars),
+                                       cmocka_unit_test(test_integers_in_range),
+                                       cmocka_unit_test(test_same_tensor_twice),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, open_context, close_context);
 }
