@@ -2,8 +2,8 @@
 
 run(items, kernel, arguments) executes a kernel or program in place on tensors (Buffer) and scalars; case(items, test) makes those of
 a test. There is no parallelism, no layout and no time: parallel loops, threads and grids run in order, an asynchronous copy at
-once. Roles and the blocks of a cluster run until they wait for each other. What the manual leaves open becomes values.ANY or
-values.Near.
+once. Roles and the blocks of a cluster run until they wait for each other; a channel counts what was committed and released. What
+the manual leaves open becomes values.ANY or values.Near.
 """
 import math
 import operator
@@ -11,6 +11,7 @@ import threading
 from fractions import Fraction
 
 import values
+from language import Node
 from values import ANY, Near, convert, is_float, is_integer
 
 COMPARISONS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -184,8 +185,17 @@ class Interpreter:
         raise Fault(f"no name {name}")
 
     def buffer(self, node, scopes):
-        found = self.find(node.name, scopes) if node.kind == "name" else None
+        found = self.find(node.name, scopes) if node.kind == "name" else self.field(node, scopes) if node.kind == "view" else None
+        if isinstance(found, Handle):
+            found = found.only()
         return found if isinstance(found, Buffer) else None
+
+    def field(self, node, scopes):
+        """What a handle's field is: a Buffer or a Variable."""
+        handle = self.find(node.base.name, scopes) if node.base.kind == "name" else None
+        if not isinstance(handle, Handle) or node.name not in handle.fields:
+            raise Fault(f"no field {node.name}")
+        return handle.fields[node.name]
 
     # ---- expressions: (value, type); type None: untyped ----
     def value(self, node, scopes):
@@ -220,9 +230,14 @@ class Interpreter:
 
     def value_name(self, node, scopes):
         found = self.find(node.name, scopes)
+        if isinstance(found, Handle):
+            found = found.only()
         if isinstance(found, Buffer):
             raise Fault(f"{node.name} is a buffer")
-        return found.value, found.type
+        return read_variable(found) if isinstance(found, Field) else (found.value, found.type)
+
+    def value_view(self, node, scopes):
+        return read_variable(self.field(node, scopes))
 
     def value_index(self, node, scopes):
         buffer = self.buffer(node.base, scopes)
@@ -252,6 +267,8 @@ class Interpreter:
             return self.find(node.name, scopes).type
         if kind == "index":
             return self.buffer(node.base, scopes).type
+        if kind == "view":
+            return self.field(node, scopes).type
         if kind == "binary" and node.op in ("<<", ">>"):
             return self.type_of(node.a, scopes)
         if kind == "binary":
@@ -275,6 +292,8 @@ class Interpreter:
             return self.fns[node.name].result
         if node.name.startswith("atomic_"):
             return self.type_of(node.args[0][1], scopes)
+        if node.name == "take":
+            return self.find(node.args[0][1].name, scopes).tiles[0].type
         type_ = None
         for _, arg in node.args:
             type_ = common(type_, self.type_of(arg, scopes))
@@ -400,6 +419,8 @@ class Interpreter:
             return self.call_fn(self.fns[name], node, scopes)
         if name.startswith("atomic_"):
             return self.atomic(node, scopes)
+        if name == "take":
+            return self.call_take(node, scopes)
         if name == "sms":
             raise Unsupported(name)
         if name == "cluster_rank":
@@ -586,6 +607,10 @@ class Interpreter:
                 cluster.shared[cluster.rank][decl.name] = buffer
 
     def do_let(self, stmt, scopes):
+        call = stmt.value.kind == "call" and stmt.value.name
+        if call in ("acquire", "receive"):
+            scopes[-1][stmt.name] = self.begin(call, stmt.value.args[0][1].name, scopes)
+            return
         value, type_ = settle(*self.value(stmt.value, scopes))
         scopes[-1][stmt.name] = Variable(type_, value)
 
@@ -594,8 +619,10 @@ class Interpreter:
         scopes[-1][stmt.name] = Variable(stmt.type, value)
 
     def do_store(self, stmt, scopes):
-        if stmt.place.kind == "name":
-            variable = self.find(stmt.place.name, scopes)
+        if stmt.place.kind in ("name", "view"):
+            variable = self.find(stmt.place.name, scopes) if stmt.place.kind == "name" else self.field(stmt.place, scopes)
+            if isinstance(variable, Handle):
+                variable = variable.only()
             variable.value = self.typed(stmt.value, scopes, variable.type)
             return
         buffer = self.buffer(stmt.place.base, scopes)
@@ -670,14 +697,18 @@ class Interpreter:
             self.clusters -= 1
 
     def cta(self, body, scopes):
-        """Roles, which stand last, run beside each other."""
-        roles = [stmt for stmt in body if stmt.kind == "role"]
-        scopes = scopes + [{}]
+        """Roles, which stand last, run beside each other. A group is (its number, what it runs)."""
+        groups = []
+        for role in (stmt for stmt in body if stmt.kind == "role"):
+            count = self.integer(role.iter.end, scopes) if role.iter else 1
+            groups += [(role, {role.iter.name: Variable("i64", k)} if role.iter else {}) for k in range(count)]
+        scopes = scopes + [{"%groups": [role.body for role, _ in groups] or [body], "%group": 0}]
         for stmt in body:
             if stmt.kind != "role":
                 self.statement(stmt, scopes)
-        if roles:
-            self.concurrently([lambda role=role: self.block(role.body, scopes) for role in roles])
+        if groups:
+            self.concurrently([lambda k=k, role=role, names=names: self.block(role.body, scopes + [names | {"%group": k}])
+                               for k, (role, names) in enumerate(groups)])
 
     def concurrently(self, jobs):
         """Threads of which one runs at a time, until it waits."""
@@ -701,8 +732,84 @@ class Interpreter:
             raise problems[0]
 
     def until(self, condition):
-        if not self.waiting.wait_for(lambda: self.stopped or condition(), timeout=60) or self.stopped:
-            raise Fault("it waits for what does not come")
+        with self.waiting:
+            if not self.waiting.wait_for(lambda: self.stopped or condition(), timeout=60) or self.stopped:
+                raise Fault("it waits for what does not come")
+
+    def tell(self):
+        """What somebody may wait for has changed."""
+        with self.waiting:
+            self.waiting.notify_all()
+
+    # ---- channels ----
+    def do_channel(self, stmt, scopes):
+        groups = self.find("%groups", scopes)
+        filling = [k for k, body in enumerate(groups) if uses(body, stmt.name, ("acquire", "produce", "send"))]
+        reading = [k for k, body in enumerate(groups) if uses(body, stmt.name, ("receive", "consume", "take"))]
+        ordered = [k for k, body in enumerate(groups) if uses(body, stmt.name, ("enter", "ordered"))]
+        readers = self.integer(stmt.readers, scopes) if stmt.readers else len(reading)
+        slots = self.integer(stmt.slots, scopes) if stmt.slots else 0
+        shapes = [tile.dims and [self.integer(dim, scopes) for dim in tile.dims] for tile in stmt.tiles]
+        scopes[-1][stmt.name] = Channel(stmt.tiles, shapes, slots, len(filling), readers, ordered)
+
+    def begin(self, word, name, scopes):
+        """A handle of the group's next slot, once it is free or full."""
+        channel, group = self.find(name, scopes), self.find("%group", scopes)
+        number = channel.next(word, group)
+        if word == "acquire":
+            self.until(lambda: number < channel.slots or channel.freed(number - channel.slots))
+        else:
+            self.until(lambda: channel.full(number))
+        return Handle(channel, number, channel.slot(number, fresh=word == "acquire"))
+
+    def end(self, word, handle):
+        counts = handle.channel.committed if word == "commit" else handle.channel.released
+        counts[handle.number] = counts.get(handle.number, 0) + 1
+        self.tell()
+
+    def op_commit(self, args, named, scopes):
+        self.end("commit", self.find(args[0].name, scopes))
+
+    def op_release(self, args, named, scopes):
+        self.end("release", self.find(args[0].name, scopes))
+
+    def op_send(self, args, named, scopes):
+        handle = self.begin("acquire", args[0].name, scopes)
+        field = handle.only()
+        field.value = self.typed(args[1], scopes, field.type)
+        self.end("commit", handle)
+
+    def call_take(self, node, scopes):
+        handle = self.begin("receive", node.args[0][1].name, scopes)
+        found = read_variable(handle.only())
+        self.end("release", handle)
+        return found
+
+    def op_skip(self, args, named, scopes):
+        channel, group = self.find(args[0].name, scopes), self.find("%group", scopes)
+        for _ in range(self.integer(args[1], scopes)):
+            channel.next("receive", group)
+
+    def op_enter(self, args, named, scopes):
+        channel, group = self.find(args[0].name, scopes), self.find("%group", scopes)
+        place = channel.next("enter", group) * len(channel.ordered) + channel.ordered.index(group)
+        self.until(lambda: channel.passed == place)
+
+    def op_leave(self, args, named, scopes):
+        self.find(args[0].name, scopes).passed += 1
+        self.tell()
+
+    def do_channel_block(self, stmt, scopes):
+        """A block in which the names of the tiles are the slot's."""
+        name = Node("name", name=stmt.channel)
+        if stmt.word == "ordered":
+            self.op_enter([name], {}, scopes)
+            self.block(stmt.body, scopes)
+            self.op_leave([name], {}, scopes)
+            return
+        handle = self.begin("acquire" if stmt.word == "produce" else "receive", stmt.channel, scopes)
+        self.block(stmt.body, scopes + [handle.fields])
+        self.end("commit" if stmt.word == "produce" else "release", handle)
 
     def barrier_of(self, node, scopes):
         buffer = self.buffer(node.base, scopes)
@@ -715,7 +822,7 @@ class Interpreter:
     def op_mbarrier_arrive(self, args, named, scopes):
         buffer, at = self.barrier_of(args[0], scopes)
         buffer.cells[at].arrive(self.integer(args[1], scopes) if len(args) > 1 else 1)
-        self.waiting.notify_all()
+        self.tell()
 
     def op_mbarrier_wait(self, args, named, scopes):
         buffer, at = self.barrier_of(args[0], scopes)
@@ -726,7 +833,7 @@ class Interpreter:
         cluster = self.find("%cluster", scopes)
         cluster.meeting[0] += 1
         wanted = -(-cluster.meeting[0] // len(cluster.shared)) * len(cluster.shared)
-        self.waiting.notify_all()
+        self.tell()
         self.until(lambda: cluster.meeting[0] >= wanted)
 
     def op_fence_mbarrier_init(self, args, named, scopes):
@@ -769,14 +876,15 @@ class Interpreter:
     # ---- regions and tile operations ----
     def region(self, node, scopes):
         """(Region, transposed)."""
-        if node.kind == "view":
+        if node.kind == "view" and node.name == "T":
             region, transposed = self.region(node.base, scopes)
             return region, not transposed
-        buffer = self.buffer(node if node.kind == "name" else node.base, scopes)
+        whole = node.kind != "index"
+        buffer = self.buffer(node if whole else node.base, scopes)
         if buffer is None:
             raise Fault("not a buffer")
         rank = len(buffer.shape)
-        if node.kind == "name":
+        if whole:
             return Region(buffer, {}, [(d, 0, extent, None) for d, extent in enumerate(buffer.shape)]), False
         explicit = any(i.kind in ("whole", "extent") for i in node.indices)
         fixed, dims = {}, []
@@ -979,6 +1087,63 @@ class Cluster:
 
     def __init__(self, rank, shared, meeting):
         self.rank, self.shared, self.meeting = rank, shared, meeting
+
+
+class Field(Variable):
+    """A scalar of a slot."""
+
+
+def read_variable(variable):
+    if variable.value is UNSET:
+        raise Fault("read before written")
+    return variable.value, variable.type
+
+
+def uses(tree, channel, words):
+    """Whether one of the words stands there with the channel."""
+    if isinstance(tree, Node):
+        here = (tree.kind == "channel_block" and tree.word in words and tree.channel == channel) or (
+            tree.kind == "call" and tree.name in words and getattr(tree.args[0][1], "name", "") == channel)
+        return here or uses(list(tree.__dict__.values()), channel, words)
+    return isinstance(tree, (list, tuple)) and any(uses(item, channel, words) for item in tree)
+
+
+class Channel:
+    """A ring of slots: production p lies in slot p mod `slots`. `ordered`: the groups that pass sections."""
+
+    def __init__(self, tiles, shapes, slots, fillers, readers, ordered):
+        self.tiles, self.shapes, self.slots, self.fillers, self.readers, self.ordered = tiles, shapes, slots, fillers, readers, ordered
+        self.committed, self.released, self.contents, self.begun, self.passed = {}, {}, {}, {}, 0
+
+    def next(self, word, group):
+        number = self.begun.get((word, group), 0)
+        self.begun[word, group] = number + 1
+        return number
+
+    def full(self, number):
+        return self.committed.get(number, 0) == self.fillers
+
+    def freed(self, number):
+        return self.released.get(number, 0) == self.readers
+
+    def slot(self, number, fresh):
+        """Its fields by name; the first group that acquires it finds nothing there."""
+        if fresh and number not in self.contents:
+            self.contents.pop(number - self.slots, None)
+            self.contents[number] = {tile.name: Field(tile.type, UNSET) if shape is None else Buffer(tile.type, shape, "shared")
+                                     for tile, shape in zip(self.tiles, self.shapes)}
+        return self.contents[number]
+
+
+class Handle:
+
+    def __init__(self, channel, number, fields):
+        self.channel, self.number, self.fields = channel, number, fields
+
+    def only(self):
+        if len(self.fields) != 1:
+            raise Fault("a handle of several tiles")
+        return next(iter(self.fields.values()))
 
 
 class Mbarrier:

@@ -11,6 +11,7 @@ LEVELS = [("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", "<=", ">
           ("*", "/", "%")]
 LOOPS = ("for", "unroll", "vectorized", "parallel", "pipelined")
 MODES = ("out", "inout", "shared", "fragment", "local")
+CHANNEL_BLOCKS = ("produce", "consume", "ordered")
 
 
 class Node:
@@ -170,6 +171,8 @@ class Parser:
             handler = self.loop
         if word in ("shared", "fragment", "local", "scratch"):
             handler = self.declarations
+        if word in CHANNEL_BLOCKS and self.peek(2) == "{":
+            handler = self.channel_block
         if handler and self.peek(1) not in ("=", "+=", "["):
             self.next()
             return handler(word)
@@ -245,12 +248,39 @@ class Parser:
                     options=[h for h in heads if h.kind == "option"], body=self.body())
 
     def stmt_role(self, _):
-        name = self.name()
+        name, iter_ = self.name(), None
+        if self.accept("["):
+            iter_ = self.iter()
+            self.expect("]")
         self.expect("threads")
         threads = self.expression()
         if self.accept("regs"):
             self.expression()
-        return Node("role", name=name, threads=threads, body=self.block())
+        return Node("role", name=name, iter=iter_, threads=threads, body=self.block())
+
+    def tile(self):
+        name = self.name()
+        self.expect(":")
+        return self.typed_tile(name)
+
+    def typed_tile(self, name):
+        type_ = self.name()
+        return Node("tile", name=name, type=type_, dims=self.several(self.expression, "]") if self.accept("[") else None)
+
+    def stmt_channel(self, _):
+        """One tile is named as the channel."""
+        name, tiles = self.name(), []
+        if self.accept("("):
+            tiles = self.several(self.tile, ")")
+        elif self.accept(":"):
+            tiles = [self.typed_tile(name)]
+        slots = self.expression() if self.accept("slots") else None
+        readers = self.expression() if self.accept("readers") else None
+        self.expect(";")
+        return Node("channel", name=name, tiles=tiles, slots=slots, readers=readers)
+
+    def channel_block(self, word):
+        return Node("channel_block", word=word, channel=self.name(), body=self.block())
 
     def stmt_thread(self, _):
         return Node("thread", iters=self.iters(), body=self.block())
@@ -494,7 +524,23 @@ def text_thread(node):
 
 
 def text_role(node):
-    return f"role {node.name} threads {text(node.threads)} {{\n{body(node.body)}}}\n"
+    iter_ = f"[{text(node.iter)}]" if node.iter else ""
+    return f"role {node.name}{iter_} threads {text(node.threads)} {{\n{body(node.body)}}}\n"
+
+
+def text_tile(node):
+    return f"{node.name}: {node.type}" + (f"[{listed(node.dims)}]" if node.dims is not None else "")
+
+
+def text_channel(node):
+    alone = len(node.tiles) == 1 and node.tiles[0].name == node.name
+    tiles = text(node.tiles[0])[len(node.name):] if alone else f" ({listed(node.tiles)})" if node.tiles else ""
+    slots = f" slots {text(node.slots)}" if node.slots else ""
+    return f"channel {node.name}{tiles}{slots}" + (f" readers {text(node.readers)}" if node.readers else "") + ";\n"
+
+
+def text_channel_block(node):
+    return f"{node.word} {node.channel} {{\n{body(node.body)}}}\n"
 
 
 def text_let(node):

@@ -7,10 +7,12 @@ computed with under ieee(), where the manual fixes each result.
 """
 import math
 import pathlib
+import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
 import programs  # noqa: E402
+import channels  # noqa: E402
 from programs import FLOATS, FP8, INTEGERS, NUMBERS  # noqa: E402
 
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}   # of the significand
@@ -41,6 +43,7 @@ PROFILES = {   # production -> weight; `threads` and so on are those of the kern
     "tiles": {"elementwise": 5, "copy": 4, "region": 2, "input": 2, "reduce": 2, "scan": 1, "gemm": 1, "loop": 2, "branch": 1,
               "scalar": 1},
     "lanes": {"lanes": 1},
+    "channels": {"elementwise": 3, "copy": 2, "input": 1, "reduce": 1, "scan": 0.5, "loop": 0.5, "branch": 0.5},
     "loops": {"loop": 4, "while_loop": 1, "branch": 2, "input": 1, "elementwise": 2, "reduce": 1, "asynchronous": 1, "gemm": 1, "scalar": 2, "copy": 1},
 }
 
@@ -67,12 +70,14 @@ class Kernel:
         self.name, self.lines, self.depth, self.uses, self.scalars, self.tunables = name, [], 2, [], [], []
 
 
-class Program(programs.Expressions):
+class Program(programs.Expressions, channels.Channels):
     closed = True
+    Buffer = Buffer
 
     def __init__(self, seed, profile="all", name="f"):
         super().__init__(seed)
         self.weights, self.title = PROFILES[profile], name
+        self.with_channels = profile == "channels" or (profile == "all" and random.Random(f"channels {seed}").random() < 0.15)
         self.items, self.tensors, self.dims, self.tunables, self.kernels = [], [], {}, {}, []
         for _ in range(self.pick([1, 1, 1, 1, 2, 3]) if profile == "all" else 1):
             self.make_kernel()
@@ -142,6 +147,9 @@ class Program(programs.Expressions):
         if type_ == "bool":
             return f"bool({text})"
         return f"{type_}({'u32' if type_[0] == 'u' else 'i32'}({text}) % {SMALL + 1})" if type_ not in FP8 else f"{type_}(i32({text}) % 8)"
+
+    def limit(self, type_):
+        return LIMIT[type_]
 
     def fit(self, type_, text, bound, limit=None):
         limit = min(limit or LIMIT[type_], LIMIT[type_])
@@ -287,6 +295,8 @@ class Program(programs.Expressions):
             self.grid, extents, self.blocks, self.scalar_names = [("g", 4)], ["4"], 4, ["g"]
         if "lanes" in self.weights and len(self.weights) == 1:
             self.lanes()
+        elif self.with_channels and not self.cluster:
+            self.channels()
         elif not self.cluster and self.chance(0.1) and len(self.weights) > 10:
             self.roles()
         elif not self.cluster and self.chance(0.05) and len(self.weights) > 10:

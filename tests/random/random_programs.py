@@ -31,7 +31,7 @@ import values
 
 TARGETS = ["sm_80", "sm_90a", "sm_120a", "sm_100a"]
 CHECKS = ["stages", "targets", "passes", "rewrites"]
-PIPELINE = ["simplify", "swap-operands", "split-k", "tile-scheduler", "select", "multi-buffer", "lazy-rescale", "warp-specialize",
+PIPELINE = ["simplify", "swap-operands", "split-k", "tile-scheduler", "select", "lower-channels", "multi-buffer", "lazy-rescale", "warp-specialize",
             "software-pipeline", "insert-mbarriers", "simplify", "hoist-guards", "peel-loops", "layout-inference", "partial-reductions",
             "stage-through-shared", "swizzle-allocation", "insert-sync", "lower-tile-op", "vectorize", "unroll", "simplify",
             "hoist-divisions", "annotate-kernel"]

@@ -8,8 +8,9 @@ import sys
 
 from language import Node, body, parse, text
 
-EFFECTS = ("atomic_", "peer", "mbarrier_", "cluster_", "load", "store")
-ORDERED = ("break", "return", "role", "thread", "grid", "decls", "const", "let", "var")   # stays where it is
+EFFECTS = ("atomic_", "peer", "mbarrier_", "cluster_", "load", "store", "acquire", "commit", "receive", "release", "send", "take", "skip",
+           "enter", "leave")
+ORDERED = ("break", "return", "role", "thread", "grid", "decls", "const", "let", "var", "channel", "channel_block")   # stays where it is
 
 
 def nodes(tree):
@@ -219,7 +220,8 @@ class Rewriter:
     def wrapped(self, stmts, at):
         """A block, or a condition that always holds."""
         stmt = stmts[at]
-        if stmt.kind in ORDERED or stmt.kind == "tune":
+        ends = stmt.kind == "do" and has_effect(stmt)   # a handle ends in the block that began it
+        if stmt.kind in ORDERED or stmt.kind == "tune" or ends:
             return None
         return [stmt], [Node("block", body=[stmt])]
 
