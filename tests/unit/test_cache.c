@@ -51,6 +51,21 @@ static void test_hash(void **state) {
     assert_false(cache_hash_equal(cache_hash_named(name("a"), "b", 1), cache_hash_named(name("b"), "b", 1)));
 }
 
+static void test_hash_of_file(void **state) {
+    Arena *arena = *state;
+    CacheStore store = new_store(arena);
+    CacheHash hash;
+    const char *path = arena_printf(arena, "%.*s/file", (int)strlen(store.folder) - 4, store.folder);
+    write_file(path, "bytes", 5);
+    int file = open(path, O_RDONLY), folder = open("/", O_RDONLY);
+    assert_true(cache_hash_file(file, &hash));
+    assert_true(cache_hash_equal(hash, name("bytes")));
+    assert_false(cache_hash_file(folder, &hash));
+    close(file);
+    close(folder);
+    remove_store(arena, &store);
+}
+
 // ---- entries ----
 
 static void test_entry(void **state) {
@@ -142,6 +157,7 @@ static void test_limit(void **state) {
     write_file(old, "x", 1);
     set_age(old, 100000);
     write_file(young, "x", 1);
+    set_age(young, 200);   // longer ago than any entry: it is not deleted in the place of one
     store_write(arena, &store, name("more"), bytes, SIZE);
     store_write(arena, &store, name("most"), bytes, SIZE);
     assert_true(store_count(arena, &store).bytes <= store.limit);
@@ -154,6 +170,29 @@ static void test_limit(void **state) {
     store_write(arena, &store, name("too large"), arena_alloc(arena, (size_t)store.limit), (size_t)store.limit);
     assert_false(store_read(arena, &store, name("too large"), &data, &size));
     assert_true(store_read(arena, &store, name("most"), &data, &size));   // for which nothing had to go
+    remove_store(arena, &store);
+}
+
+// What has an entry's name and is none: other letters, a folder. Nothing is left of what could not be put there.
+static void test_names_taken(void **state) {
+    Arena *arena = *state;
+    CacheStore store = new_store(arena);
+    const char *data;
+    size_t size;
+    store_write(arena, &store, name("k"), "a", 1);
+    char *letters = arena_strdup(arena, path_of(arena, &store, name("k")));
+    memset(letters + strlen(letters) - HASH_TEXT, 'z', HASH_TEXT);
+    write_file(letters, "x", 1);
+    const char *folder = path_of(arena, &store, name("folder"));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    store_write(arena, &store, name("folder"), "a", 1);
+    assert_false(store_read(arena, &store, name("folder"), &data, &size));
+    StoreCounts counts = store_count(arena, &store);
+    assert_int_equal(counts.entries, 1);
+    assert_true(store_read(arena, &store, name("k"), &data, &size));
+    assert_int_equal(counts.bytes, store_verify(arena, &store).bytes);   // and no unfinished file
+    assert_true(store_clear(arena, &store));
+    assert_int_equal(access(letters, F_OK), 0);
     remove_store(arena, &store);
 }
 
@@ -194,6 +233,25 @@ static void test_lock(void **state) {
     assert_true(is_free(arena, &store, "k"));
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+    remove_store(arena, &store);
+}
+
+static bool after_three(void *user) {
+    return ++*(int *)user > 3;
+}
+
+// Who waits for a lock stops at the time that it has, or when it is told to.
+static void test_lock_given_up(void **state) {
+    Arena *arena = *state;
+    CacheStore store = new_store(arena);
+    int lock = store_lock(arena, &store, name("k"), &(MessageWait){0}), asked = 0;
+    int64_t start = milliseconds_now();
+    assert_int_equal(store_lock(arena, &store, name("k"), &(MessageWait){.deadline = start + 30}), -1);
+    assert_true(milliseconds_now() >= start + 30);
+    assert_int_equal(
+        store_lock(arena, &store, name("k"), &(MessageWait){.cancelled = after_three, .cancelled_user = &asked}), -1);
+    assert_int_equal(asked, 4);
+    store_unlock(lock);
     remove_store(arena, &store);
 }
 
@@ -325,15 +383,17 @@ typedef struct Compiler {
     Setting *setting;
     CompileReply reply;
     int compiles;
-    const char *replace;   // a program that is replaced meanwhile
+    const char *replace, *remove;   // a program that is replaced or removed meanwhile
+    bool fails;
 } Compiler;
 
 static bool compile(void *user, CompileReply *reply) {
     Compiler *compiler = user;
     compiler->compiles++;
     if (compiler->replace) write_file(compiler->replace, "another", 7);
+    if (compiler->remove) unlink(compiler->remove);
     *reply = compiler->reply;
-    return true;
+    return !compiler->fails;
 }
 
 static CompileReply run_cached(Compiler *compiler) {
@@ -348,7 +408,7 @@ static CompileReply run_cached(Compiler *compiler) {
                                   .compile = compile,
                                   .user = compiler};
     CompileReply reply = {0};
-    assert_true(cached_compile(s->arena, &cached, &reply));
+    assert_int_equal(cached_compile(s->arena, &cached, &reply), !compiler->fails);
     return reply;
 }
 
@@ -385,12 +445,15 @@ static void test_imports(void **state) {
     run_cached(&compiler);
     run_cached(&compiler);
     assert_int_equal(compiler.compiles, 2);
-    unlink(import.path);
+    write_file(import.path, "two ", 4);
     run_cached(&compiler);
     assert_int_equal(compiler.compiles, 3);
-    assert_int_equal(mkfifo(import.path, 0600), 0);   // reading it would not end
+    unlink(import.path);
     run_cached(&compiler);
     assert_int_equal(compiler.compiles, 4);
+    assert_int_equal(mkfifo(import.path, 0600), 0);   // reading it would not end
+    run_cached(&compiler);
+    assert_int_equal(compiler.compiles, 5);
     remove_store(s.arena, &s.store);
 }
 
@@ -405,6 +468,58 @@ static void test_replaced_program(void **state) {
     write_file(s.tilec, "tilec", 5);
     run_cached(&compiler);
     assert_int_equal(compiler.compiles, 3);
+    remove_store(s.arena, &s.store);
+}
+
+// An entry that is whole and no reply, or a reply that is none to keep; a program that is gone when its reply comes.
+static void test_no_reply(void **state) {
+    Setting s = new_setting(*state);
+    Compiler compiler = {.setting = &s, .reply = {.ptx = "ptx", .manifest = "{}"}};
+    StrBuf data;
+    store_write(s.arena, &s.store, key_of(&s), "junk", 4);
+    assert_string_equal(run_cached(&compiler).ptx, "ptx");
+    assert_int_equal(compiler.compiles, 1);
+    sb_init(&data, s.arena);
+    reply_write(&(CompileReply){.ptx = "", .manifest = "", .status = TILEC_ERROR_SOURCE}, &data);
+    store_write(s.arena, &s.store, key_of(&s), data.text, data.length);
+    assert_string_equal(run_cached(&compiler).ptx, "ptx");
+    assert_int_equal(compiler.compiles, 2);
+    s.request.text = "next";
+    compiler.fails = true;
+    run_cached(&compiler);
+    compiler.fails = false;
+    run_cached(&compiler);
+    assert_int_equal(compiler.compiles, 4);
+    s.request.text = "last";
+    compiler.remove = s.tilec;
+    run_cached(&compiler);
+    write_file(s.tilec, "tilec", 5);
+    compiler.remove = NULL;
+    run_cached(&compiler);
+    assert_int_equal(compiler.compiles, 6);
+    remove_store(s.arena, &s.store);
+}
+
+// Without a folder, or without a key, each compile is a compile.
+static void test_not_cached(void **state) {
+    Setting s = new_setting(*state);
+    Compiler compiler = {.setting = &s, .reply = {.ptx = "ptx", .manifest = "{}"}};
+    CacheHash key = key_of(&s);
+    CacheSettings cache = {true, s.store}, none = {true, {NULL, 1 << 20}};
+    CompileReply reply;
+    CachedCompile cached = {.cache = &none, .request = &s.request, .tilec = s.tilec, .known = &s.known, .key = &key};
+    cached.compile = compile;
+    cached.user = &compiler;
+    for (int i = 1; i <= 2; i++) {
+        assert_true(cached_compile(s.arena, &cached, &reply));
+        assert_int_equal(compiler.compiles, i);
+    }
+    cached.cache = &cache;
+    cached.key = NULL;
+    for (int i = 3; i <= 4; i++) {
+        assert_true(cached_compile(s.arena, &cached, &reply));
+        assert_int_equal(compiler.compiles, i);
+    }
     remove_store(s.arena, &s.store);
 }
 
@@ -424,31 +539,30 @@ static void test_settings(void **state) {
     setenv("XDG_CACHE_HOME", "relative", 1);   // to be ignored, says its specification
     setenv("HOME", "/h", 1);
     assert_string_equal(cache_settings(arena, NULL).store.folder, "/h/.cache/tilec");
+    unsetenv("XDG_CACHE_HOME");
+    assert_string_equal(cache_settings(arena, "").store.folder, "/h/.cache/tilec");
+    setenv("HOME", "relative", 1);
+    assert_null(cache_settings(arena, NULL).store.folder);
     unsetenv("HOME");
     assert_null(cache_settings(arena, NULL).store.folder);
     assert_true(cache_settings(arena, NULL).on);
     assert_int_equal(cache_settings(arena, NULL).store.limit, 1 << 30);
     setenv("TILEC_CACHE_SIZE", "3", 1);
     assert_int_equal(cache_settings(arena, NULL).store.limit, 3 << 20);
+    setenv("TILEC_CACHE_SIZE", "99999999999999", 1);
+    assert_int_equal(cache_settings(arena, NULL).store.limit, 1 << 30);
     setenv("TILEC_CACHE_SIZE", "-3", 1);
     assert_int_equal(cache_settings(arena, NULL).store.limit, 1 << 30);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hash),
-        IN_ARENA(test_entry),
-        IN_ARENA(test_damage),
-        IN_ARENA(test_verify),
-        IN_ARENA(test_limit),
-        IN_ARENA(test_no_folder),
-        IN_ARENA(test_lock),
-        IN_ARENA(test_killed_holder),
-        IN_ARENA(test_key),
-        IN_ARENA(test_programs),
-        IN_ARENA(test_compile),
-        IN_ARENA(test_imports),
-        IN_ARENA(test_replaced_program),
+        cmocka_unit_test(test_hash),     IN_ARENA(test_hash_of_file),  IN_ARENA(test_entry),
+        IN_ARENA(test_damage),           IN_ARENA(test_verify),        IN_ARENA(test_limit),
+        IN_ARENA(test_names_taken),      IN_ARENA(test_no_folder),     IN_ARENA(test_lock),
+        IN_ARENA(test_lock_given_up),    IN_ARENA(test_killed_holder), IN_ARENA(test_key),
+        IN_ARENA(test_programs),         IN_ARENA(test_compile),       IN_ARENA(test_imports),
+        IN_ARENA(test_replaced_program), IN_ARENA(test_no_reply),      IN_ARENA(test_not_cached),
         IN_ARENA(test_settings),
     };
     return run(tests);

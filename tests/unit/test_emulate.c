@@ -16,6 +16,9 @@ static const char source[] =
     "kernel scale(x: f32[M, N] strides [s, 1], factor: f32, times: i32, z: out f32[M, N] strides [r, 1]) {\n"
     "    grid (m in M, n in N) threads 32 { thread (t in 1) { z[m, n] = x[m, n] * factor * f32(times); } }\n"
     "}\n"
+    "kernel two(x: f32[M, N] strides [a, b], y: f32[M, N] strides [c, d], z: out f32[M]) {\n"
+    "    grid (m in M) threads 32 { thread (t in 1) { z[m] = x[m, 0] + y[m, 1]; } }\n"
+    "}\n"
     "kernel increase(x: inout f32[N]) {\n"
     "    grid (b in N) threads 32 { thread (t in 1) { x[b] = x[b] + 1; } }\n"
     "}\n"
@@ -186,8 +189,88 @@ static void test_refused(void **state) {
                      calls[i].done.message);
         assert_true(z[0] == 7);
     }
-    assert_int_equal(tilec_emulate(context, "a.tile", source, strlen(source), NULL, "add", NULL, 0, NULL, NULL),
-                     TILEC_ERROR_USAGE);
+}
+
+// Calls that are wrong in themselves, each with a text.
+static void test_misused(void **state) {
+    (void)state;
+    float x[10] = {0};
+    TilecArg arg = vector(x, 10), unsized = arg, odd = arg;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions), no_size = {0};
+    TilecEmulation no_how = {0};
+    unsized.size = 0;
+    odd.kind = 77;
+    const struct {
+        TilecContext *context;
+        const char *name, *text;
+        const TilecCompileOptions *options;
+        const char *kernel;
+        const TilecArg *args;
+        const TilecEmulation *how;
+    } calls[] = {{NULL, "a", source, &options, "increase", &arg, NULL},
+                 {context, NULL, source, &options, "increase", &arg, NULL},
+                 {context, "a", NULL, &options, "increase", &arg, NULL},
+                 {context, "a", source, NULL, "increase", &arg, NULL},
+                 {context, "a", source, &options, NULL, &arg, NULL},
+                 {context, "a", source, &options, "increase", NULL, NULL},
+                 {context, "a", source, &no_size, "increase", &arg, NULL},
+                 {context, "a", source, &options, "increase", &unsized, NULL},
+                 {context, "a", source, &options, "increase", &odd, NULL},
+                 {context, "a", source, &options, "increase", &arg, &no_how}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        TilecDiagnostics *diagnostics = NULL;
+        TilecStatus status = tilec_emulate(calls[i].context, calls[i].name, calls[i].text, 10, calls[i].options,
+                                           calls[i].kernel, calls[i].args, 1, calls[i].how, &diagnostics);
+        assert_int_equal(status, TILEC_ERROR_USAGE);
+        assert_non_null(strstr(tilec_diagnostics_text(diagnostics), "T0932"));
+        tilec_diagnostics_destroy(diagnostics);
+    }
+    TilecArg none[] = {arg};
+    assert_int_equal(RUN("add", vector(x, 10)).code, 904);
+    assert_int_equal(emulate("add", 0, none).code, 904);
+    assert_int_equal(emulate("add", 0, NULL).code, 904);
+}
+
+// A target of the caller's, a record that is not there, and a source that is none.
+static void test_options(void **state) {
+    (void)state;
+    float x[4] = {1, 2, 3, 4};
+    TilecArg arg = vector(x, 4);
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.target = "sm_90a";
+    assert_int_equal(
+        tilec_emulate(context, "a.tile", source, strlen(source), &options, "increase", &arg, 1, NULL, NULL), TILEC_OK);
+    assert_true(x[3] == 5);
+    assert_int_equal(tilec_emulate(context, "a.tile", "kernel", 6, &options, "increase", &arg, 1, NULL, NULL),
+                     TILEC_ERROR_SOURCE);
+    options.record = "/nowhere/at/all";
+    assert_int_equal(
+        tilec_emulate(context, "a.tile", source, strlen(source), &options, "increase", &arg, 1, NULL, NULL),
+        TILEC_ERROR_ENVIRONMENT);
+    assert_true(x[3] == 5);
+}
+
+// Views of one memory: other shapes and strides of what is only read; extents of 1; strides that no memory has.
+static void test_views(void **state) {
+    (void)state;
+    float x[12], z[3] = {0};
+    int64_t shape[] = {3, 4}, three = 3, across[] = {1, 3}, steps[] = {4, 1}, row[] = {1, 12},
+            far[] = {INT64_MAX / 2, 1}, twice[] = {INT64_MAX / 4, INT64_MAX / 4}, large[] = {5, 5}, most[] = {1};
+    int64_t huge = INT64_MAX / 2;
+    for (int i = 0; i < 12; i++) x[i] = (float)i;
+    TilecArg out = tilec_tensor(TILEC_F32, z, 1, &three), rows = tilec_strided_tensor(TILEC_F32, x, 2, shape, steps);
+    Done done = RUN("two", rows, tilec_strided_tensor(TILEC_F32, x, 2, shape, across), out);
+    if (done.status) fail_msg("T%04d %s", done.code, done.message);
+    for (int m = 0; m < 3; m++) assert_true(z[m] == x[m * 4] + x[m + 3]);
+    done = RUN("two", tilec_tensor(TILEC_F32, x, 2, row), tilec_tensor(TILEC_F32, x, 2, row),
+               tilec_tensor(TILEC_F32, z, 1, row));
+    if (done.status) fail_msg("T%04d %s", done.code, done.message);
+    assert_true(z[0] == x[0] + x[1]);
+    const TilecArg wrong[] = {
+        tilec_strided_tensor(TILEC_F32, x, 2, shape, far), tilec_strided_tensor(TILEC_F32, x, 2, large, twice),
+        tilec_strided_tensor(TILEC_F32, x, 1, &huge, most), tilec_strided_tensor(99, x, 2, shape, steps)};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(RUN("two", wrong[i], rows, out).status, TILEC_ERROR_SOURCE);
 }
 
 static void test_endless(void **state) {
@@ -217,6 +300,9 @@ int main(void) {
                                        cmocka_unit_test(test_integers_in_range),
                                        cmocka_unit_test(test_same_tensor_twice),
                                        cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_misused),
+                                       cmocka_unit_test(test_options),
+                                       cmocka_unit_test(test_views),
                                        cmocka_unit_test(test_endless)};
     return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -186,6 +186,18 @@ static void test_view_maps(void **state) {
     assert_int_equal(merged->windows, 0);
     assert_int_equal(merged->rank, 2);
     assert_true(merged->extent[0] == 64 && merged->extent[1] == 216 && merged->stride[1] == 128);
+    const MapRequest *far =
+        view_request(&f, "\"im2col\": {\"lower\": [0, 0], \"upper\": [\"1 << 40\", \"-(1 << 40)\"], "
+                         "\"strides\": [1, 1]}");   // the encoder refuses both
+    assert_true(far->upper[0] == INT32_MAX && far->upper[1] == INT32_MAX);
+    const Plan *zero =
+        plan_with_map(&f, "\"im2col\": {\"lower\": [0, 0], \"upper\": [\"1 / (W - 12)\", \"0\"], \"strides\": [1, 1]}");
+    LaunchArg x = {.is_tensor = true, .address = 0x1000, .rank = 4, .shape = {2, 9, 12, 64}};
+    launch_arg_dense(&x);
+    int before = diag_count(f.sink);
+    assert_false(
+        plan_dispatch(f.arena, f.sink, zero, plan_entry(zero, "k"), 1, &x, &device, (LaunchMemory){0}, &(Launch){0}));
+    assert_int_equal(diag_view(f.sink, before).code, T_HOST_VALUE);
     static const char *const bad[] = {
         "\"merged\": false",
         "\"merged\": true, \"im2col\": {\"lower\": [0, 0], \"upper\": [\"0\", \"0\"], \"strides\": [1, 1]}",
@@ -262,6 +274,18 @@ static void test_refuses(void **state) {
     refuses(&f, T_GRID_SIZE, 3, huge);   // covers T0913
 }
 
+// Arguments of another kind or rank than the parameter's.
+static void test_refuses_kinds(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    LaunchArg x = tensor(0x1000, 4, 8), row = x;
+    row.rank = 1;
+    refuses(&f, T_ARGUMENT_KIND, 3, (LaunchArg[]){x, tensor(0x2000, 4, 8), tensor(0x3000, 4, 8)});
+    refuses(&f, T_NO_VARIANT, 3, (LaunchArg[]){row, tensor(0x2000, 4, 8), real(1)});
+    x.strides[1] = 2;
+    refuses(&f, T_NO_VARIANT, 3, (LaunchArg[]){x, tensor(0x2000, 4, 8), real(1)});   // `strides [ldx, 1]`
+}
+
 static bool separate(Fixture *f, LaunchArg x, LaunchArg y) {
     return plan_arguments_separate(f->sink, plan_entry(f->plan, "scale"), 3, (LaunchArg[]){x, y, real(1)});
 }
@@ -285,6 +309,31 @@ static void test_arguments_separate(void **state) {
     assert_true(separate(&f, rows[0], rows[1]));
     rows[1].address = rows[0].address;
     assert_false(separate(&f, rows[0], rows[1]));
+}
+
+// What is not compared: rows of another rank, arguments that are too few, and tensors that are both read.
+static void test_arguments_compared(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    LaunchArg x = tensor(0x1000, 4, 8), flat = {.is_tensor = true, .address = 0x1000, .rank = 1, .shape = {32}};
+    launch_arg_dense(&flat);
+    const PlanEntry *scale = plan_entry(f.plan, "scale");
+    VEC_EACH (PlanVariant, variant, &((PlanEntry *)scale)->variants) variant->params.items[1].alias = "x";
+    assert_true(separate(&f, x, tensor(0x1000, 4, 8)));   // named by the other one
+    assert_false(separate(&f, x, flat));
+    assert_true(plan_arguments_separate(f.sink, scale, 2, (LaunchArg[]){x, flat}));   // dispatch counts them
+    assert_true(separate(&f, x, tensor(0, 4, 8)));
+    LaunchArg wide = tensor(0x1010, 4, 8), column = tensor(0x1000, 4, 1), same = tensor(0x1000, 4, 1);
+    wide.strides[0] = 9;
+    assert_true(separate(&f, x, wide));   // has gaps, in which the other may lie
+    same.strides[1] = 7;                  // of one element
+    assert_true(separate(&f, column, same));
+    VEC_EACH (PlanVariant, variant, &((PlanEntry *)scale)->variants) {
+        variant->params.items[1].alias = "by";
+        assert_false(separate(&f, x, tensor(0x1000, 4, 8)));
+    }
+    VEC_EACH (PlanVariant, variant, &((PlanEntry *)scale)->variants) variant->params.items[1].mode = MODE_IN;
+    assert_true(separate(&f, x, tensor(0x1000, 4, 8)));
 }
 
 // With an alias in all variants one tensor may be both, in the same strides; a part of it may not.
@@ -320,6 +369,11 @@ static void test_refuses_uncountable(void **state) {
     refuses(&f, T_NO_VARIANT, 3, far);
     far[0].strides[0] = INT64_MIN;
     refuses(&f, T_NO_VARIANT, 3, far);
+    LaunchArg two[] = {tensor(0x1000, 2, 2), tensor(0x2000, 2, 2), real(1)};
+    two[0].strides[0] = -(INT64_C(1) << 61);   // times 4 bytes: the one number that has no positive
+    refuses(&f, T_NO_VARIANT, 3, two);
+    two[0].strides[0] = two[0].strides[1] = INT64_C(1) << 60;   // each fits, both do not
+    refuses(&f, T_NO_VARIANT, 3, two);
     LaunchArg row[] = {tensor(0x1000, 1, 8), tensor(0x2000, 1, 8), real(1)};
     row[0].strides[0] = INT64_MAX / 2;
     assert_true(resolve(&f, "scale", 3, row, &launch));
@@ -627,6 +681,18 @@ static void test_host_arithmetic(void **state) {
     assert_int_equal(assumed(&f, "ceildiv(u, u - 4294967280) == 0"), T_HOST_VALUE);
 }
 
+// Either operand decides, `!=` of truths, and what `ieee` leaves to the host as it is.
+static void test_host_logic(void **state) {
+    static const char *const hold[] = {"!(n < 8 && n < 7)", "n < 0 || n == 7", "b != (n == 8)", "ieee(x) == -2.5",
+                                       "ieee(n) == 7"};
+    Fixture f;
+    setup(&f, *state);
+    for (int i = 0; i < COUNT_OF(hold); i++) {
+        if (assumed(&f, hold[i])) fail_msg("does not hold: %s", hold[i]);
+        assert_int_equal(assumed(&f, arena_printf(f.arena, "!(%s)", hold[i])), T_ASSUME_FAILED);
+    }
+}
+
 // A program of one step, resolved for a [4, 8] tensor x: the first code reported.
 static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
@@ -688,6 +754,50 @@ static void test_program_refuses(void **state) {
                      0);
 }
 
+static void test_regions_refused(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    assert_int_equal(program_step(&f, "{\"do\": \"fill\", \"tensor\": \"z\", \"value\": \"1\"}"), T_BAD_ARTEFACT);
+    assert_int_equal(program_step(&f, "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"0\"], "
+                                      "\"extent\": [\"4\"]}"),
+                     T_BAD_ARTEFACT);
+    assert_int_equal(program_step(&f,
+                                  "{\"do\": \"fill\", \"tensor\": \"x\", \"value\": \"1\", \"start\": [\"0\", \"0\"], "
+                                  "\"extent\": [\"sms() - 4\", \"8\"]}"),
+                     T_HOST_VALUE);
+    assert_int_equal(program_step(&f, "{\"do\": \"launch\", \"name\": \"p\", \"args\": [{\"tensor\": \"z\"}]}"),
+                     T_BAD_ARTEFACT);
+    assert_int_equal(program_step(&f, "{\"do\": \"scratch\", \"name\": \"t\", \"type\": \"f64\", \"shape\": [\"0\"], "
+                                      "\"zeroed\": true}"),
+                     0);   // of which nothing is filled
+}
+
+// Transposed regions: the last two dims, with their strides; a vector stays as it is.
+static void test_transposed_region(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    const char *text =
+        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
+        "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
+        "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
+        "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"4\", \"8\"]}], \"dims\": [], \"steps\": [{"
+        "\"do\": \"launch\", \"name\": \"k\", \"args\": [{\"tensor\": \"x\", \"transposed\": true}, {\"tensor\": \"x\", "
+        "\"start\": [\"1\", \"0\"], \"extent\": [null, \"8\"], \"transposed\": true}]}]}]}]}";
+    f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
+    assert_non_null(f.plan);
+    LaunchArg x = tensor(0x1000, 4, 8);
+    assert_true(resolve(&f, "p", 1, &x, &launch));
+    const uint64_t *params = launch.actions.items[0].params;   // x, r, M, N, a, b, L
+    const uint64_t want[] = {0x1000, 0x1020, 8, 4, 1, 8, 8};
+    for (int i = 0; i < COUNT_OF(want); i++) assert_int_equal(params[i], want[i]);
+    StrBuf out;
+    sb_init(&out, f.arena);
+    plan_write(f.plan, &out);
+    assert_non_null(strstr(sb_text(&out), "transposed"));
+}
+
 // ---- conditions that several variants have ----
 
 static void read_kernel(Fixture *f, const char *variants) {
@@ -727,6 +837,54 @@ static void test_shared_conditions(void **state) {
         LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = rows[i].n}};
         assert_string_equal(symbol_of(&f, 1, &n), rows[i].symbol);
     }
+}
+
+// Shapes, strides and conditions without a value are reasons, as are names that nothing gives.
+static void test_variants_without_values(void **state) {
+    static const char *const variants[] = {
+        "\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8 / n\"]}], "
+        "\"dims\": []",
+        "\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8\"], "
+        "\"strides\": [\"1 / n\"]}], \"dims\": []",
+        "\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"8\"]}], "
+        "\"dims\": [\"K\"]",
+    };
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    LaunchArg args[] = {{.scalar = {.type = TYPE_I64}},
+                        {.is_tensor = true, .address = 0x1000, .rank = 1, .shape = {8}}};
+    launch_arg_dense(&args[1]);
+    for (int i = 0; i < COUNT_OF(variants); i++) {
+        read_kernel(&f, arena_printf(f.arena, "{%s, \"symbol\": \"a\", \"grid\": \"1\", \"threads\": 1}", variants[i]));
+        int before = diag_count(f.sink);
+        assert_false(resolve(&f, "f", 2, args, &launch));
+        assert_int_equal(diag_view(f.sink, before).code, T_NO_VARIANT);
+    }
+}
+
+// Each condition is named, up to a dozen.
+static void test_conditions_named(void **state) {
+    enum { VARIANTS = 14 };
+    Fixture f;
+    Launch launch;
+    StrBuf variants, said;
+    setup(&f, *state);
+    sb_init(&variants, f.arena);
+    sb_init(&said, f.arena);
+    for (int i = 0; i < VARIANTS; i++)
+        sb_printf(
+            &variants,
+            "%s{\"when\": \"n > %d\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": "
+            "\"a\", \"grid\": \"1\", \"threads\": 1}",
+            i ? "," : "", 100 + i);
+    read_kernel(&f, sb_text(&variants));
+    LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 7}};
+    assert_false(resolve(&f, "f", 1, &n, &launch));
+    diag_render(f.sink, 0, DIAG_TEXT, &said);
+    assert_non_null(strstr(sb_text(&said), "it needs n > 100"));
+    assert_non_null(strstr(sb_text(&said), "it needs n > 111"));
+    assert_null(strstr(sb_text(&said), "n > 112"));
 }
 
 // One text, other names: nothing is taken over from the variant before.
@@ -898,6 +1056,7 @@ int main(void) {
         IN_ARENA(test_damaged),
         IN_ARENA(test_host_eval),
         IN_ARENA(test_host_arithmetic),
+        IN_ARENA(test_host_logic),
         IN_ARENA(test_alike),
         IN_ARENA(test_program_refuses),
         IN_ARENA(test_maps),
@@ -910,6 +1069,12 @@ int main(void) {
         IN_ARENA(test_launch_cache_bounds),
         IN_ARENA(test_zeroed),
         IN_ARENA(test_inconsistent),
+        IN_ARENA(test_refuses_kinds),
+        IN_ARENA(test_arguments_compared),
+        IN_ARENA(test_regions_refused),
+        IN_ARENA(test_transposed_region),
+        IN_ARENA(test_variants_without_values),
+        IN_ARENA(test_conditions_named),
         IN_ARENA(test_refuses_uncountable),
     };
     return run(tests);

@@ -1,4 +1,5 @@
 // Compiles in another process: what is sent, and what becomes of a process that does not answer as it should.
+#include "runtime/worker/compiler.h"
 #include "runtime/worker/message.h"
 #include "support/diag.h"
 #include "tests/unit/unit.h"
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <tilec/tilec.h>
@@ -122,16 +124,19 @@ static Compile compile(const TilecCompileOptions *options, const char *name, con
     return out;
 }
 
+static void write_script(int fd, const char *script, mode_t mode) {
+    assert_true(fd >= 0);
+    dprintf(fd, "#!/bin/sh\n%s\n", script);
+    fchmod(fd, mode);
+    close(fd);
+}
+
 // A program in the place of the compiler, which reads nothing.
 static Compile compile_with(const char *script, TilecCompileOptions options) {
     char path[] = "/tmp/tilec_XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    dprintf(fd, "#!/bin/sh\n%s\n", script);
-    fchmod(fd, 0700);
-    close(fd);
+    write_script(mkstemp(path), script, 0700);
     options.compiler = path;
-    options.repro_dir = "/tmp";
+    if (!options.repro_dir) options.repro_dir = "/tmp";
     Compile out = compile(&options, "a.tile", source);
     unlink(path);
     return out;
@@ -164,6 +169,14 @@ static void test_no_compiler(void **state) {   // covers T0820
 
 static void test_ended(void **state) {
     (void)state;
+    static const char *const crashes[] = {"BUS", "ABRT", "ILL", "FPE"};
+    for (size_t i = 0; i < sizeof crashes / sizeof *crashes; i++) {
+        char script[40];
+        snprintf(script, sizeof script, "kill -%s $$", crashes[i]);
+        Compile done = compile_with_script(script, 0);
+        assert_int_equal(done.status, TILEC_ERROR_INTERNAL);
+        assert_int_equal(done.code, 822);
+    }
     Compile done = compile_with_script("kill -KILL $$", 0);   // covers T0821
     assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
     assert_int_equal(done.code, 821);
@@ -176,6 +189,26 @@ static void test_ended(void **state) {
     done = compile_with_script("exit 3", 0);
     assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
     assert_int_equal(done.code, 9902);
+}
+
+// The text of a crash has the defines; a folder that is not there is no second error.
+static void test_crash_kept(void **state) {
+    (void)state;
+    static const TilecDefine defines[] = {{"BLOCK", "64"}, {"E", "bf16"}};
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    char text[400] = "";
+    options.define_count = 2;
+    options.defines = defines;
+    assert_int_equal(compile_with("kill -SEGV $$", options).code, 822);
+    FILE *file = fopen("/tmp/a.crash.repro.tile", "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    unlink("/tmp/a.crash.repro.tile");
+    assert_non_null(strstr(text, "-D BLOCK=64 -D E=bf16"));
+    assert_non_null(strstr(text, source));
+    options.repro_dir = "/nowhere/at/all";
+    assert_int_equal(compile_with("kill -SEGV $$", options).code, 822);
 }
 
 static void test_time_limit(void **state) {   // covers T0823
@@ -365,6 +398,134 @@ static pid_t compiling_process(void) {
     return id;
 }
 
+static int children(void) {
+    char path[64];
+    int count = 0, id;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
+    FILE *file = fopen(path, "r");
+    while (file && fscanf(file, "%d", &id) == 1) count++;
+    if (file) fclose(file);
+    return count;
+}
+
+// Another program under the name, or under another name, is another compiler; one that is gone is none.
+static void test_other_program(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    char folder[] = "/tmp/tilec_XXXXXX", first[64], second[64], script[300];
+    options.cache = "off";
+    assert_non_null(mkdtemp(folder));
+    snprintf(first, sizeof first, "%s/first", folder);
+    snprintf(second, sizeof second, "%s/second", folder);
+    snprintf(script, sizeof script, "exec %s \"$@\"", getenv("TILEC_COMPILER"));
+    write_script(open(first, O_WRONLY | O_CREAT, 0700), script, 0700);
+    write_script(open(second, O_WRONLY | O_CREAT, 0700), script, 0700);
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    options.compiler = first;
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    options.compiler = second;
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    assert_int_equal(unlink(second), 0);
+    write_script(open(second, O_WRONLY | O_CREAT, 0700), "exit 0", 0700);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).code, 820);
+    write_script(open(second, O_WRONLY | O_TRUNC), script, 0600);   // which nobody may execute
+    assert_int_equal(compile_in(context, &options, "a.tile", source).code, 820);
+    chmod(second, 0700);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
+    assert_int_equal(unlink(second), 0);
+    assert_int_equal(compile_in(context, &options, "a.tile", source).code, 820);
+    tilec_context_destroy(context);
+    unlink(first);
+    rmdir(folder);
+}
+
+// A host without file descriptors gets a diagnostic, and a compiler as soon as there are enough.
+static void test_few_descriptors(void **state) {
+    (void)state;
+    struct rlimit before, few;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    int last = open("/dev/null", O_RDONLY), failed = 0;
+    close(last);
+    options.cache = "off";
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int more = 0; more < 8; more++) {
+        few = before;
+        few.rlim_cur = (rlim_t)(last + more);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        Compile done = compile(&options, "a.tile", source);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+        failed += done.status != TILEC_OK;
+        if (done.status != TILEC_OK) assert_int_equal(done.status, TILEC_ERROR_ENVIRONMENT);
+    }
+    assert_in_range(failed, 3, 7);   // two ends of a socket and a copy of one, at least
+}
+
+// More compiles at a time than processes are kept.
+typedef struct Meeting {
+    TilecContext *context;
+    pthread_barrier_t all;
+} Meeting;
+
+static void meet(void *user, const char *phase) {
+    if (strcmp(phase, "passes") == 0) pthread_barrier_wait(&((Meeting *)user)->all);
+}
+
+static void *compile_and_meet(void *user) {
+    Meeting *at = user;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    options.cache = "off";
+    options.progress = meet;
+    options.progress_user = at;
+    return compile_in(at->context, &options, "a.tile", source).status == TILEC_OK ? at : NULL;
+}
+
+static void test_many_at_a_time(void **state) {
+    (void)state;
+    enum { THREADS = 10, KEPT = 8 };
+    Meeting at;
+    pthread_t threads[THREADS];
+    assert_int_equal(tilec_context_create(NULL, &at.context), TILEC_OK);
+    assert_int_equal(pthread_barrier_init(&at.all, NULL, THREADS), 0);
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, compile_and_meet, &at), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *done;
+        assert_int_equal(pthread_join(threads[i], &done), 0);
+        assert_ptr_equal(done, &at);
+    }
+    assert_true(children() <= KEPT);
+    pthread_barrier_destroy(&at.all);
+    tilec_context_destroy(at.context);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+// Where the compiler is: as the variable says, next to this program, or on PATH.
+static void test_find(void **state) {
+    Arena *arena = *state;
+    char folder[] = "/tmp/tilec_XXXXXX", program[64];
+    const char *given = arena_strdup(arena, getenv("TILEC_COMPILER")), *path = arena_strdup(arena, getenv("PATH"));
+    assert_non_null(mkdtemp(folder));
+    snprintf(program, sizeof program, "%s/tilec", folder);
+    assert_string_equal(compiler_find(arena), given);
+    setenv("TILEC_COMPILER", "", 1);
+    setenv("PATH", folder, 1);
+    const char *near = compiler_find(arena);   // of a build tree, which may have one in a folder above
+    write_script(open(program, O_WRONLY | O_CREAT, 0700), "exit 0", 0600);
+    assert_true(!near == !compiler_find(arena));
+    chmod(program, 0700);
+    assert_string_equal(compiler_find(arena), near ? near : program);
+    unsetenv("TILEC_COMPILER");
+    assert_string_equal(compiler_find(arena), near ? near : program);
+    unlink(program);
+    rmdir(folder);
+    if (!near) {
+        TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+        assert_int_equal(compile(&options, "a.tile", source).code, 820);
+    }
+    setenv("TILEC_COMPILER", given, 1);
+    setenv("PATH", path, 1);
+}
+
 // One that ended while nobody asked it is replaced.
 static void test_replaced(void **state) {
     (void)state;
@@ -458,6 +619,7 @@ int main(void) {
                                        IN_ARENA(test_damaged_reply),
                                        cmocka_unit_test(test_no_compiler),
                                        cmocka_unit_test(test_ended),
+                                       cmocka_unit_test(test_crash_kept),
                                        cmocka_unit_test(test_time_limit),
                                        cmocka_unit_test(test_cancelled),
                                        cmocka_unit_test(test_cancelled_assembler),
@@ -465,6 +627,10 @@ int main(void) {
                                        cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_kept),
                                        cmocka_unit_test(test_replaced),
+                                       cmocka_unit_test(test_other_program),
+                                       cmocka_unit_test(test_few_descriptors),
+                                       cmocka_unit_test(test_many_at_a_time),
+                                       IN_ARENA(test_find),
                                        cmocka_unit_test(test_host_ends),
                                        cmocka_unit_test(test_careless_host),
 #ifndef __SANITIZE_ADDRESS__
