@@ -11,6 +11,7 @@
 //     expr.c, types.c, fold.c, calls.c         expressions, conversions, constants, operations
 //     shapes.c, overlap.c                      regions and shapes; operands that overlap
 //     tests.c                                  tests and their bindings
+//     declarations.c                           what a file declares, for hosts that look at it before a compile
 //
 // Elaboration makes the IR that passes see: compile-time names, consts and tunables are replaced by their values, fn
 // and macro are inlined, imports are merged. A compile-time name that is not a tensor dim becomes an i64 (or f32, bool)
@@ -72,6 +73,10 @@ typedef struct Tunable {
     const int64_t *values;
 } Tunable;
 int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
+
+// What the file declares, as written, in JSON: consts, and kernels and programs with their compile-time names, tunables and
+// parameters. docs/manifest.md has the format.
+void syntax_declarations(const Syntax *syntax, StrBuf *out);
 
 // parse + elaborate + verify of a printed module: what --roundtrip-each and `tilec opt` use.
 Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);

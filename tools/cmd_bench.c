@@ -81,7 +81,7 @@ static bool measure(Tool *tool, Report *r, const BenchOptions *options) {
         diag(tool->sink, (Span){0}, T_NO_ENTRY, s->func->name);
         return false;
     }
-    if (!device_module_open(tool->arena, tool->sink, plan, cubin, &loaded)) return false;
+    if (!device_module_open(tool->arena, tool->sink, plan, cubin, CURRENT_DEVICE, &loaded)) return false;
     r->device = device_module_device_name(tool->arena, &loaded);
     bool ok = bench_launch(tool->arena, tool->sink, &loaded, r->entry, func_argument_count(s->func), s->args, options,
                            &r->time);

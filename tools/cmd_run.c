@@ -21,7 +21,8 @@ static bool run_on_device(Subject *s, int64_t repeat) {
     const void *cubin;
     DeviceModule loaded;
     Tool *tool = s->tool;
-    if (!subject_code(s, &plan, &cubin) || !device_module_open(tool->arena, tool->sink, plan, cubin, &loaded))
+    if (!subject_code(s, &plan, &cubin) ||
+        !device_module_open(tool->arena, tool->sink, plan, cubin, CURRENT_DEVICE, &loaded))
         return false;
     const PlanEntry *entry = plan_entry(plan, s->func->name);
     DeviceRun run = {.loaded = &loaded, .entry = entry};

@@ -163,7 +163,7 @@ static void run_loaded(Run *run) {
     const Plan *plan;
     const void *cubin;
     run->ok = hooks->artefact(hooks->user, run->loader, run->arena, run->choice, &plan, &cubin) &&
-              device_module_open(run->arena, run->loader->sink, plan, cubin, &run->loaded);
+              device_module_open(run->arena, run->loader->sink, plan, cubin, CURRENT_DEVICE, &run->loaded);
     if (!run->ok) return;
     run_tests(run);
     device_module_close(&run->loaded);

@@ -153,7 +153,7 @@ static bool load_and_measure(void *user, Arena *arena) {
     const TilecArtefact *artefact = t->candidates[t->at].artefact;
     DiagSink *sink = diag_sink_new(arena);
     DeviceModule loaded;
-    bool ok = device_module_open(arena, sink, artefact->plan, artefact->cubin, &loaded);
+    bool ok = device_module_open(arena, sink, artefact->plan, artefact->cubin, CURRENT_DEVICE, &loaded);
     if (ok) {
         t->job->device = device_module_device_name(t->job->arena, &loaded);
         ok = measure(t, arena, sink, &loaded);

@@ -166,6 +166,8 @@ typedef struct TilecCompileOptions {
     // kept from an earlier compile. NULL: never.
     void (*progress)(void *user, const char *phase);
     void *progress_user;
+    // Only parses: the artefact has no kernels and no code, its manifest says what the source declares (docs/manifest.md).
+    bool declarations;
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
@@ -302,10 +304,26 @@ TILEC_API TilecArg tilec_real(double value);
 // device 0, which becomes current. A primary context is retained until unload; a context of the caller must live as
 // long as the module. Without a driver: TILEC_ERROR_ENVIRONMENT. The artefact must outlive the module.
 TILEC_API TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics);
+// Loads the code for a device, by its ordinal, into the primary context of the device, whatever context is current. So do
+// launches of this module: the current context is the same before and after.
+TILEC_API TilecStatus tilec_load_on(const TilecArtefact *artefact, int device, TilecModule **out,
+                                    TilecDiagnostics **diagnostics);
 // Unloads a module, in any thread; if it is in a context of the caller, that context must be current. No launch of the
 // module may be running on host or device. The current context stays current, unless only this module retained it: then
 // it is destroyed.
 TILEC_API void tilec_unload(TilecModule *module);
+
+// A CUDA device.
+typedef struct TilecDevice {
+    size_t size;
+    const char *target;   // to compile for it, "sm_90a"; "": none of `tilec targets`
+    int multiprocessors;
+} TilecDevice;
+
+// Fills *out, whose `size` is set, with the device of that ordinal. Without a driver, or such a device:
+// TILEC_ERROR_ENVIRONMENT.
+TILEC_API TilecStatus tilec_device(TilecContext *context, int ordinal, TilecDevice *out,
+                                   TilecDiagnostics **diagnostics);
 
 typedef struct TilecLaunch {
     size_t size;

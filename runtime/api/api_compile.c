@@ -42,6 +42,7 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .assemble = !options->no_assemble,
         .remarks = options->remarks,
         .phases = options->progress != NULL,
+        .declarations = options->declarations,
         .memory_limit = options->memory_limit,
         .processors = processors,
     };

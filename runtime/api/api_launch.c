@@ -14,6 +14,7 @@ struct TilecModule {
 typedef struct LoadJob {
     Job job;
     const TilecArtefact *artefact;
+    int device;
     TilecModule *module;
 } LoadJob;
 
@@ -21,17 +22,18 @@ static TilecStatus load(Job *job) {
     LoadJob *l = (LoadJob *)job;
     TilecModule *module = l->module;
     if (FAILURE_CAUGHT(&module->object.failure)) failure_hand_on(&module->object.failure, &job->failure);
-    bool ok =
-        device_module_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, &module->loaded);
+    bool ok = device_module_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, l->device,
+                                 &module->loaded);
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }
 
-TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics) {
+static TilecStatus load_for(const TilecArtefact *artefact, int device, TilecModule **out,
+                            TilecDiagnostics **diagnostics) {
     if (diagnostics) *diagnostics = NULL;
     if (!artefact || !out)
         return misuse(artefact ? artefact->object.host : libc_allocator, diagnostics, "tilec_load takes no NULL");
     *out = NULL;
-    LoadJob l = {.job = {.host = artefact->object.host}, .artefact = artefact};
+    LoadJob l = {.job = {.host = artefact->object.host}, .artefact = artefact, .device = device};
     l.module = object_new(artefact->object.host, sizeof *l.module);
     if (!l.module) return TILEC_ERROR_ENVIRONMENT;
     TilecStatus status = job_run(&l.job, load, diagnostics);
@@ -42,6 +44,18 @@ TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDi
     device_module_close(&l.module->loaded);   // out of memory after the driver loaded the code
     object_free(l.module);
     return status;
+}
+
+TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics) {
+    return load_for(artefact, CURRENT_DEVICE, out, diagnostics);
+}
+
+TilecStatus tilec_load_on(const TilecArtefact *artefact, int device, TilecModule **out,
+                          TilecDiagnostics **diagnostics) {
+    if (device >= 0) return load_for(artefact, device, out, diagnostics);
+    if (out) *out = NULL;
+    return misuse(artefact ? artefact->object.host : libc_allocator, diagnostics,
+                  "a device has an ordinal of 0 or more");
 }
 
 void tilec_unload(TilecModule *module) {
@@ -138,6 +152,38 @@ TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, c
     if (!fault && !l.launch.allocate != !l.launch.release) fault = "a launch has `allocate` and `release`, or neither";
     if (fault) return misuse(host_of(module), diagnostics, fault);
     return job_run(&l.job, launch, diagnostics);
+}
+
+// ---- devices ----
+
+typedef struct DeviceJob {
+    Job job;
+    int ordinal;
+    TilecDevice out;
+} DeviceJob;
+
+static TilecStatus describe_device(Job *job) {
+    DeviceJob *j = (DeviceJob *)job;
+    Driver driver;
+    CudaDevice device;
+    if (!cuda_open(&driver, job->sink) ||
+        !cuda_check(&driver, job->sink, driver.device_get(&device, j->ordinal), "cuDeviceGet") ||
+        !cuda_check(&driver, job->sink, driver.device_attribute(&j->out.multiprocessors, CUDA_MULTIPROCESSORS, device),
+                    "cuDeviceGetAttribute"))
+        return status_of(job->sink, 0);
+    const Target *target = cuda_device_target(&driver, device);
+    j->out.target = target ? target->name : "";
+    return TILEC_OK;
+}
+
+TilecStatus tilec_device(TilecContext *context, int ordinal, TilecDevice *out, TilecDiagnostics **diagnostics) {
+    Allocator host = context ? context->host : libc_allocator;
+    if (!context || !out || out->size < sizeof out->size)
+        return misuse(host, diagnostics, "tilec_device takes a context, and a device with its size: use TILEC_INIT");
+    DeviceJob j = {.job = {.host = host}, .ordinal = ordinal};
+    TilecStatus status = job_run(&j.job, describe_device, diagnostics);
+    if (status == TILEC_OK) struct_out(out, out->size, &j.out, sizeof j.out);
+    return status;
 }
 
 // ---- selecting ----

@@ -103,11 +103,24 @@ bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold) {
     return false;
 }
 
-bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold) {
-    CudaContext current = NULL;
+bool cuda_hold_device(const Driver *driver, DiagSink *sink, int ordinal, CudaDeviceHold *hold) {
+    *hold = (CudaDeviceHold){.switches = true};
+    if (!cuda_check(driver, sink, driver->device_get(&hold->device, ordinal), "cuDeviceGet")) return false;
+    hold->retained =
+        cuda_check(driver, sink, driver->primary_retain(&hold->context, hold->device), "cuDevicePrimaryCtxRetain");
+    return hold->retained;
+}
+
+bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold, CudaContext *before) {
+    *before = hold->context;
     if (!hold->retained) return true;   // the caller sets its contexts
-    if (!cuda_check(driver, sink, driver->context_current(&current), "cuCtxGetCurrent")) return false;
-    return current || cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent");
+    if (!cuda_check(driver, sink, driver->context_current(before), "cuCtxGetCurrent")) return false;
+    if (*before == hold->context || (*before && !hold->switches)) return true;
+    return cuda_check(driver, sink, driver->context_set(hold->context), "cuCtxSetCurrent");
+}
+
+void cuda_leave(const Driver *driver, const CudaDeviceHold *hold, CudaContext before) {
+    if (hold->switches && before != hold->context) driver->context_set(before);
 }
 
 CudaContext cuda_switch(const Driver *driver, const CudaDeviceHold *hold) {
@@ -126,4 +139,30 @@ void cuda_release(const Driver *driver, CudaDeviceHold *hold) {
     driver->primary_release(hold->device);
     bool ended = driver->primary_state(hold->device, &flags, &active) == 0 && !active;
     if (ended && driver->context_current(&current) == 0 && current == hold->context) driver->context_set(NULL);
+}
+
+// sm_90a for 9.0, sm_86 for 8.7: the row of this architecture, else the highest lower one of the same generation. (Code
+// for an architecture with the suffix `a` runs only on that architecture.)
+static const Target *target_for(int major, int minor) {
+    const Target *best = NULL, *t;
+    int best_minor = -1;
+    for (int i = 0; (t = target_at(i)); i++) {
+        int number = 0;
+        char suffix = 0;
+        if (sscanf(t->name, "sm_%d%c", &number, &suffix) < 1 || number / 10 != major) continue;
+        int own = number % 10;
+        if (own > minor || (suffix == 'a' && own != minor)) continue;
+        if (own > best_minor || (own == best_minor && suffix == 'a')) {
+            best = t;
+            best_minor = own;
+        }
+    }
+    return best;
+}
+
+const Target *cuda_device_target(const Driver *d, CudaDevice device) {
+    int major = 0, minor = 0;
+    d->device_attribute(&major, CUDA_MAJOR, device);
+    d->device_attribute(&minor, CUDA_MINOR, device);
+    return target_for(major, minor);
 }

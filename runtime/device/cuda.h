@@ -5,6 +5,7 @@
 #pragma once
 #include "support/arena.h"
 #include "support/diag.h"
+#include "target/target.h"
 #include <stdbool.h>
 
 typedef int CudaResult;
@@ -139,11 +140,18 @@ typedef struct CudaDeviceHold {
     CudaDevice device;
     CudaContext context;
     bool retained;   // false: a context that the caller created and keeps alive
+    bool switches;   // work in it makes it current, and then again what was
 } CudaDeviceHold;
 bool cuda_hold(const Driver *driver, DiagSink *sink, CudaDeviceHold *hold);
-// Makes the held context current in a thread without a current context.
-bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold);
+// The primary context of a device, by its ordinal; it does not become current.
+bool cuda_hold_device(const Driver *driver, DiagSink *sink, int ordinal, CudaDeviceHold *hold);
+// Makes the held context current: in a thread without a current context, or, where the hold switches, in any until
+// cuda_leave with the same *before.
+bool cuda_enter(const Driver *driver, DiagSink *sink, const CudaDeviceHold *hold, CudaContext *before);
+void cuda_leave(const Driver *driver, const CudaDeviceHold *hold, CudaContext before);
 // Makes the held context current if it is retained; returns the previous one, for context_set.
 CudaContext cuda_switch(const Driver *driver, const CudaDeviceHold *hold);
+// The best target for a device; NULL: none.
+const Target *cuda_device_target(const Driver *driver, CudaDevice device);
 // If the context is destroyed with this hold, this thread has no current context afterwards.
 void cuda_release(const Driver *driver, CudaDeviceHold *hold);

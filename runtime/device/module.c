@@ -55,15 +55,39 @@ static bool load(Arena *arena, DiagSink *sink, const void *cubin, DeviceModule *
     return true;
 }
 
-bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, DeviceModule *out) {
+typedef struct LoadThere {
+    Arena *arena;
+    DiagSink *sink;
+    const void *cubin;
+    DeviceModule *module;
+    CudaContext before;
+} LoadThere;
+
+static bool load_there(void *user) {
+    LoadThere *l = user;
+    return cuda_enter(&l->module->driver, l->sink, &l->module->hold, &l->before) &&
+           load(l->arena, l->sink, l->cubin, l->module);
+}
+
+static void leave_there(void *user) {
+    LoadThere *l = user;
+    cuda_leave(&l->module->driver, &l->module->hold, l->before);
+}
+
+bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, int device,
+                        DeviceModule *out) {
     *out = (DeviceModule){
         .plan = plan, .maps = map_cache_new(arena), .cache = launch_cache_new(arena), .zeroed = zeroed_pool_new(arena)};
     if (!cubin) {
         diag(sink, NOWHERE, T_NO_CUBIN);
         return false;
     }
-    if (!cuda_open(&out->driver, sink) || !cuda_hold(&out->driver, sink, &out->hold)) return false;
-    if (load(arena, sink, cubin, out)) return true;
+    if (!cuda_open(&out->driver, sink)) return false;
+    if (!(device == CURRENT_DEVICE ? cuda_hold(&out->driver, sink, &out->hold)
+                                   : cuda_hold_device(&out->driver, sink, device, &out->hold)))
+        return false;
+    LoadThere there = {arena, sink, cubin, out, out->hold.context};
+    if (fail_scope(arena_failure(arena), load_there, leave_there, &there)) return true;
     device_module_close(out);
     return false;
 }
@@ -216,12 +240,11 @@ static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
     return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
 }
 
-bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
-                          const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
+static bool launch_here(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
+                        const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
     Launch launch;
     const Driver *d = &loaded->driver;
     LaunchMemory at = given->at;
-    if (!cuda_enter(d, sink, &loaded->hold)) return false;
     if (!device_module_dispatch(arena, sink, loaded, entry, count, args, at, &launch)) return false;
     if (!plan_arguments_separate(sink, entry, count, args)) return false;
     if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
@@ -240,4 +263,34 @@ bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *load
                         .given = given,
                         .at = at};
     return launch_from_pool(&there, launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0));
+}
+
+typedef struct EnteredLaunch {
+    Arena *arena;
+    DiagSink *sink;
+    const DeviceModule *loaded;
+    const PlanEntry *entry;
+    int count;
+    const LaunchArg *args;
+    CudaStream stream;
+    const GivenMemory *given;
+    CudaContext before;
+} EnteredLaunch;
+
+static bool launch_entered(void *user) {
+    const EnteredLaunch *e = user;
+    return launch_here(e->arena, e->sink, e->loaded, e->entry, e->count, e->args, e->stream, e->given);
+}
+
+static void leave(void *user) {
+    const EnteredLaunch *e = user;
+    cuda_leave(&e->loaded->driver, &e->loaded->hold, e->before);
+}
+
+bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
+                          const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
+    EnteredLaunch e = {arena, sink, loaded, entry, count, args, stream, given, NULL};
+    if (!cuda_enter(&loaded->driver, sink, &loaded->hold, &e.before)) return false;
+    if (!loaded->hold.switches) return launch_entered(&e);
+    return fail_scope(arena_failure(arena), launch_entered, leave, &e);
 }

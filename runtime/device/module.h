@@ -32,8 +32,12 @@ typedef struct DeviceModule {
     VEC(DeviceKernel) kernels;
 } DeviceModule;
 
-// Loads a cubin into the current context, else the primary context of device 0. False: reported; nothing stays loaded.
-bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, DeviceModule *out);
+enum { CURRENT_DEVICE = -1 };
+
+// Loads a cubin into the primary context of a device, by its ordinal; CURRENT_DEVICE: into the current context, else the
+// primary one of device 0. False: reported; nothing stays loaded.
+bool device_module_open(Arena *arena, DiagSink *sink, const Plan *plan, const void *cubin, int device,
+                        DeviceModule *out);
 void device_module_close(DeviceModule *loaded);
 const char *device_module_device_name(Arena *arena, const DeviceModule *loaded);   // "NVIDIA H200"
 

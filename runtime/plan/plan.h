@@ -127,7 +127,8 @@ typedef struct Plan {
     const char *producer;   // version of tilec
     const char *target;
     VEC(PlanEntry) entries;
-    int64_t address_unit;   // expressions use addresses only modulo this; 0: in other ways too (plan_read)
+    int64_t address_unit;       // expressions use addresses only modulo this; 0: in other ways too (plan_read)
+    const char *declarations;   // JSON of syntax_declarations, in a plan without entries (plan_write); NULL: none
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.

@@ -230,6 +230,7 @@ void plan_write(const Plan *plan, StrBuf *out) {
         close(&w, '}');
     }
     close(&w, ']');
+    if (plan->declarations) key(&w, "declarations"), sb_str(out, plan->declarations);
     close(&w, '}');
     sb_char(out, '\n');
 }

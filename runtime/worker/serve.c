@@ -72,6 +72,23 @@ static void add_products(Answer *answer, const Compiled *compiled) {
     if (compiled->packed) reply->cubin = arena_copy(answer->arena, compiled->packed, compiled->packed_size);
 }
 
+// A plan without kernels, with what the source declares.
+static TilecStatus declare_source(Answer *answer, Loader *loader) {
+    const CompileRequest *request = answer->request;
+    StrBuf declarations, manifest;
+    if (!loader_open_text(loader, request->name, request->text, request->length)) return status_of(answer->job.sink, 0);
+    sb_init(&declarations, answer->arena);
+    sb_init(&manifest, answer->arena);
+    syntax_declarations(loader->syntax, &declarations);
+    const Plan plan = {
+        .producer = TILEC_VERSION, .target = loader->target->name, .declarations = sb_text(&declarations)};
+    plan_write(&plan, &manifest);
+    add_imports(answer, loader);
+    answer->reply.manifest = sb_text(&manifest);
+    answer->reply.ptx = "";
+    return TILEC_OK;
+}
+
 static TilecStatus compile_source(Answer *answer) {
     const CompileRequest *request = answer->request;
     Job *job = &answer->job;
@@ -86,6 +103,7 @@ static TilecStatus compile_source(Answer *answer) {
     RecordValues shape = {0};
     Loader loader = loader_of(answer, target, &record, &shape);
     if (request->emulation.kernel) return emulate_source(answer, &loader, &options);
+    if (request->declarations) return declare_source(answer, &loader);
     if (!loader_open_text(&loader, request->name, request->text, request->length) ||
         !compile(&loader, job->arena, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);

@@ -19,7 +19,8 @@ class CompileOptions(Structure):
                 ("no_lines", c_bool), ("no_assemble", c_bool), ("only", c_char_p), ("ptxas", c_char_p), ("record", c_char_p),
                 ("compiler", c_char_p), ("time_limit", c_int64), ("memory_limit", c_int64), ("import_root", c_char_p),
                 ("repro_dir", c_char_p), ("cancelled", c_void_p), ("cancelled_user", c_void_p), ("cache", c_char_p), ("remarks", c_bool),
-                ("threads", c_int), ("progress", c_void_p), ("progress_user", c_void_p)]
+                ("threads", c_int), ("progress", c_void_p), ("progress_user", c_void_p),
+                ("declarations", c_bool)]
 
 
 class Emulation(Structure):

@@ -417,6 +417,45 @@ static void test_own_context(void **state) {
     set_context(NULL);
 }
 
+// A module of a device works in that device's primary context, whatever is current, and what was current stays so.
+static void test_load_on(void **state) {
+    (void)state;
+    void *const befores[] = {NULL, own_context()};
+    for (int i = 0; i < 2; i++) {
+        set_context(befores[i]);
+        assert_int_equal(tilec_load_on(f.artefact, 1, &f.module, &f.diagnostics), TILEC_OK);
+        assert_ptr_equal(current_context(), befores[i]);
+        assert_int_equal(launch("copy", 10, NULL), TILEC_OK);
+        assert_ptr_equal(current_context(), befores[i]);
+        setenv("FAKE_CUDA_FAIL", "cuLaunchKernelEx", 1);
+        assert_int_equal(launch("copy", 10, NULL), TILEC_ERROR_DEVICE);
+        assert_ptr_equal(current_context(), befores[i]);
+        unsetenv("FAKE_CUDA_FAIL");
+        tilec_diagnostics_destroy(f.diagnostics);
+        tilec_unload(f.module);
+        assert_ptr_equal(current_context(), befores[i]);
+        assert_int_equal(loaded_modules(), 0);
+    }
+    set_context(NULL);
+    assert_int_equal(tilec_load_on(f.artefact, -1, &f.module, &f.diagnostics), TILEC_ERROR_USAGE);
+    assert_null(f.module);
+}
+
+static void test_device(void **state) {
+    (void)state;
+    TilecDevice device = TILEC_INIT(TilecDevice);
+    assert_int_equal(tilec_device(f.context, 0, &device, &f.diagnostics), TILEC_OK);
+    assert_string_equal(device.target, "sm_90a");
+    assert_int_equal(device.multiprocessors, 132);
+    setenv("FAKE_CUDA_MAJOR", "7", 1);
+    assert_int_equal(tilec_device(f.context, 0, &device, &f.diagnostics), TILEC_OK);
+    assert_string_equal(device.target, "");
+    assert_int_equal(tilec_device(f.context, 0, NULL, &f.diagnostics), TILEC_ERROR_USAGE);
+    tilec_diagnostics_destroy(f.diagnostics);
+    setenv("FAKE_CUDA_DEVICES", "0", 1);
+    assert_int_equal(tilec_device(f.context, 0, &device, &f.diagnostics), TILEC_ERROR_ENVIRONMENT);
+}
+
 // One that ended in another thread is current in this one still: it begins again.
 static void test_ended_context(void **state) {
     (void)state;
@@ -769,6 +808,8 @@ int main(void) {
                                        TEST(test_zeroed_elsewhere),
                                        TEST(test_two_modules),
                                        TEST(test_own_context),
+                                       TEST(test_load_on),
+                                       TEST(test_device),
                                        TEST(test_ended_context),
                                        TEST(test_other_thread),
                                        TEST(test_misuse),

@@ -179,10 +179,37 @@ static void test_recovery(void **state) {
     }
 }
 
+// ---- declarations ----
+static void test_declarations(void **state) {
+    Arena *arena = *state;
+    Failure failure;
+    World w = open_world(
+        arena, &failure,
+        "const N = 8 + 0x10;\n"
+        "kernel f[D, E: type](x: E[M, D / 2] strides [s, 1] @alias(y), n: i64, y: out E[ceildiv(M, 2), (n < 4 ? n : -N)])"
+        " when (M > 4) { tune A in {1, 2}, B in {3}; grid (i in M) threads 32 { } }\n"
+        "kernel f[D, E: type](x: E[M, D / 2], n: i64, y: out E[M, n]) { grid (i in M) threads 32 { } }\n"
+        "program p(x: f32) { }\n");
+    StrBuf out;
+    sb_init(&out, arena);
+    syntax_declarations(w.syntax, &out);
+    assert_string_equal(
+        sb_text(&out),
+        "{\"consts\": [{\"name\": \"N\", \"value\": \"(8 + 0x10)\"}],\n \"kernels\": [\n"
+        "  {\"name\": \"f\", \"kind\": \"kernel\", \"names\": [{\"name\": \"D\", \"kind\": \"number\"}, "
+        "{\"name\": \"E\", \"kind\": \"type\"}], \"tunables\": [\"A\", \"B\"],\n"
+        "   \"params\": [{\"name\": \"x\", \"type\": \"E\", \"mode\": \"in\", \"shape\": [\"M\", \"(D / 2)\"], "
+        "\"strides\": [\"s\", \"1\"], \"alias\": \"y\"}, {\"name\": \"n\", \"type\": \"i64\"}, "
+        "{\"name\": \"y\", \"type\": \"E\", \"mode\": \"out\", \"shape\": [\"ceildiv(M, 2)\", "
+        "\"((n < 4) ? n : (-N))\"]}]},\n"
+        "  {\"name\": \"p\", \"kind\": \"program\", \"names\": [], \"tunables\": [],\n"
+        "   \"params\": [{\"name\": \"x\", \"type\": \"f32\"}]}]}");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(test_fits), IN_ARENA(test_choices),  IN_ARENA(test_tunables),
-        IN_ARENA(test_host), IN_ARENA(test_recovery),
+        IN_ARENA(test_host), IN_ARENA(test_recovery), IN_ARENA(test_declarations),
     };
     return run(tests);
 }
