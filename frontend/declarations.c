@@ -1,4 +1,4 @@
-// What a file declares, before any meaning: names and types as they are written. docs/manifest.md has the format.
+// What a file declares, before any meaning: names and types as they are written. docs/reference/launch-plan.md has the format.
 #include "frontend/sema.h"
 #include "frontend/syntax.h"
 #include "support/json.h"

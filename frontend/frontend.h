@@ -75,7 +75,7 @@ typedef struct Tunable {
 int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
 
 // What the file declares, as written, in JSON: consts, and kernels and programs with their compile-time names, tunables and
-// parameters. docs/manifest.md has the format.
+// parameters. docs/reference/launch-plan.md has the format.
 void syntax_declarations(const Syntax *syntax, StrBuf *out);
 
 // parse + elaborate + verify of a printed module: what --roundtrip-each and `tilec opt` use.

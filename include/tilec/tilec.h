@@ -166,7 +166,7 @@ typedef struct TilecCompileOptions {
     // kept from an earlier compile. NULL: never.
     void (*progress)(void *user, const char *phase);
     void *progress_user;
-    // Only parses: the artefact has no kernels and no code, its manifest says what the source declares (docs/manifest.md).
+    // Only parses: the artefact has no kernels and no code, its manifest says what the source declares (docs/reference/launch-plan.md).
     bool declarations;
 } TilecCompileOptions;
 

@@ -1,0 +1,4 @@
+"""`python -m tilec`: the command line."""
+from ._program import main
+
+main()

@@ -1,0 +1,371 @@
+"""Sources, and their kernels as functions of tensors."""
+import collections
+import collections.abc
+import json
+import os
+import sys
+import warnings
+
+from . import _arrays, _tilec
+from ._expressions import parse
+from ._program import assembler
+
+NO_ASSEMBLE, DECLARATIONS, REMARKS = 1, 2, 4   # flags of _tilec.compile
+_FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
+_TYPES = {name: number for number, name in enumerate(_tilec.types)}
+
+
+class CompileWarning(UserWarning):
+    """A warning of the compiler."""
+
+
+Selection = collections.namedtuple("Selection", "variant symbol launches grid threads shared_bytes workspace")
+Selection.__doc__ = "What a launch does: index and symbol of its variant, kernels, CTAs, threads and bytes."
+
+
+class Parameter:
+    """A parameter as it is declared: `name`, `type`, and of a tensor `mode`, `shape`, `alias`."""
+    __slots__ = ("name", "type", "mode", "shape", "alias", "dims")
+
+    def __init__(self, declared):
+        self.name, self.type = declared["name"], declared["type"]
+        self.mode, self.shape = declared.get("mode"), declared.get("shape")
+        self.alias = declared.get("alias")
+        self.dims = [text if text.isidentifier() else None for text in self.shape or ()]
+
+    @property
+    def is_tensor(self):
+        return self.mode is not None
+
+    def kind(self, type_names):
+        """As _tilec.Launcher takes it."""
+        if self.is_tensor:
+            return "t" if self.mode == "in" else "o"
+        if self.type in type_names:
+            return "n"
+        return "f" if self.type in _FLOATS else "b" if self.type == "bool" else "i"
+
+
+def _value_text(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return str(value)
+
+
+def _say(diagnostics):
+    """Warnings of a compile are warnings; what a kernel prints on the emulator is printed."""
+    for d in diagnostics:
+        if d.severity == "warning":
+            place = f"{d.file}:{d.line}:{d.column}: " if d.file else ""
+            warnings.warn(f"{place}[{d.code}] {d.message}", CompileWarning, stacklevel=4)
+        elif d.severity == "remark":
+            print(d.message)
+
+
+class Bound:
+    """The arguments of a call, with what follows from them: dims, types, compile-time values."""
+
+    def __init__(self, kernel, given):
+        self.kernel, self.given = kernel, given
+        self.names = {}      # dims and integer scalars
+        self.types = {}      # compile-time names of types
+        self.device = -2     # of the first tensor on a device
+        self.like = None     # a tensor, for new ones
+        for p in kernel.params:
+            if p.name not in given:
+                continue
+            if p.is_tensor:
+                self._take_tensor(p, given[p.name])
+            elif p.type not in _FLOATS and isinstance(given[p.name], int):
+                self.names.setdefault(p.name, given[p.name])
+
+    def _take_tensor(self, p, tensor):
+        type_name, device, shape = _tilec.describe(tensor)
+        if self.like is None or (device >= 0 > self.device):
+            self.like = tensor
+        if device >= 0 > self.device:
+            self.device = device
+        if p.type in self.kernel.type_names:
+            self.types.setdefault(p.type, type_name)
+        for name, extent in zip(p.dims, shape):
+            if name is not None and name not in self.kernel.source.consts:
+                self.names.setdefault(name, extent)
+
+    def extent(self, text):
+        """Of a shape: dims, else compile-time values, else consts of the file."""
+        names = collections.ChainMap(self.names, self.kernel.values, _Consts(self.kernel))
+        return parse(text)(names)
+
+    def shape_of(self, p):
+        try:
+            return tuple(self.extent(text) for text in p.shape)
+        except KeyError as missing:
+            raise TypeError(f"{self.kernel.name}: {missing.args[0]} of the shape of '{p.name}' does not follow from the "
+                            f"arguments: pass '{p.name}', or {missing.args[0]}=") from None
+
+    def type_of(self, p):
+        return self.compile_time().get(p.type, p.type)
+
+    def compile_time(self):
+        """The value of each compile-time name."""
+        kernel, out = self.kernel, {}
+        for name, kind in kernel.names.items():
+            if name in kernel.values:
+                out[name] = kernel.values[name]
+            elif name in (self.types if kind == "type" else self.names):
+                out[name] = (self.types if kind == "type" else self.names)[name]
+            else:
+                raise TypeError(f"{kernel.name}: the compile-time name {name} does not follow from the arguments: pass {name}=")
+        return out
+
+    def allocate(self):
+        """Makes the outputs that were not given; returns them."""
+        made = []
+        for p in self.kernel.params:
+            if p.name in self.given:
+                continue
+            if self.like is None:
+                raise TypeError(f"{self.kernel.name}: without a tensor among the arguments, pass '{p.name}'")
+            self.given[p.name] = _arrays.empty(self.like, self.shape_of(p), self.type_of(p))
+            made.append(self.given[p.name])
+        return made
+
+    def arguments(self):
+        return tuple(self.given[p.name] for p in self.kernel.params)
+
+
+class _Consts(dict):
+    """Consts of the file, as numbers."""
+
+    def __init__(self, kernel):
+        super().__init__()
+        self.kernel = kernel
+
+    def __missing__(self, name):
+        return parse(self.kernel.source.consts[name])(collections.ChainMap(self.kernel.values, self))
+
+
+class Kernel(_tilec.Launcher):
+    """A kernel or program of a source, as a function of tensors.
+
+    `k(a, b, c)` writes to the tensors that the kernel writes; `c = k(a, b)` makes all outputs that are not given, like the
+    first tensor. Arguments have the parameters' order, or their names as keywords. Compile-time names, tunables and consts
+    of the file are keywords too: `k(x, NEGATE=1)`; those that are dims or types of tensors follow from the arguments.
+
+    Tensors on a CUDA device are used there, in the current stream of their framework (`stream=` names another one); the
+    first call for a device compiles, or takes the code from the compile cache. Tensors of the CPU run on the emulator.
+    """
+
+    def __init__(self, source, declared, values):
+        self.source, self.name, self.values = source, declared["name"], values
+        self.params = [Parameter(p) for p in declared["params"]]
+        self.names = {n["name"]: n["kind"] for n in declared["names"]}
+        self.type_names = {name for name, kind in self.names.items() if kind == "type"}
+        self._declared, self._bound = declared, {}
+        dims = {dim for p in self.params for dim in p.dims if dim}
+        self._extras = [name for name, kind in self.names.items() if kind == "number" and name not in dims]
+        self._kinds = "".join(p.kind(self.type_names) for p in self.params)
+        self._labels = tuple(p.name.encode() for p in self.params)
+        super().__init__(self._kinds.encode(), self._labels)
+
+    def __repr__(self):
+        values = "".join(f", {name}={value}" for name, value in self.values.items())
+        return f"<tilec kernel {self.name} of {self.source.name}{values}>"
+
+    # ---- arguments ----
+
+    def bind(self, **values):
+        """The kernel with values for compile-time names, tunables or consts."""
+        for name in values:
+            if name not in self.names and name not in self.source.settable:
+                raise TypeError(f"{self.name} has no parameter, compile-time name, tunable or const '{name}'")
+        key = tuple(sorted((name, _value_text(value)) for name, value in values.items()))
+        if key not in self._bound:
+            self._bound[key] = Kernel(self.source, self._declared, {**self.values, **values}) if key else self
+        return self._bound[key]
+
+    def _split(self, keywords):
+        """(arguments, compile-time values) of keywords."""
+        names = {p.name for p in self.params}
+        given = {name: value for name, value in keywords.items() if name in names}
+        return given, {name: value for name, value in keywords.items() if name not in names}
+
+    def _bind(self, args, given):
+        open_params = [p for p in self.params if p.name not in given]
+        inputs = [p for p in open_params if p.mode != "out"]
+        takes = open_params if len(args) == len(open_params) else inputs
+        if len(args) != len(takes):
+            takes_text = f"{len(inputs)}, or {len(open_params)} with its outputs" if inputs != open_params else len(inputs)
+            raise TypeError(f"{self.name} takes {takes_text}, not {len(args)} arguments here: "
+                            + ", ".join(p.name for p in open_params))
+        return Bound(self, {**given, **{p.name: value for p, value in zip(takes, args)}})
+
+    def _call(self, args, keywords):
+        stream = keywords.pop("stream", None) if "stream" not in self.names else None
+        given, values = self._split(keywords)
+        if values:
+            return self.bind(**values)(*args, **given, **({"stream": stream} if stream is not None else {}))
+        bound = self._bind(args, given)
+        made = bound.allocate()
+        if bound.device >= 0:
+            self._launch_bound(bound, stream)
+        else:
+            self._emulate(bound, 0, 0)
+        return None if not made else made[0] if len(made) == 1 else tuple(made)
+
+    # ---- compiling, running ----
+
+    def _defines(self, values):
+        """Of compile-time values and of `self.values`, as `-D`."""
+        own = {**self.values, **values}
+        tunables = self._declared["tunables"]
+        return tuple((f"{self.name}.{name}" if name in self.names or name in tunables else name, _value_text(value))
+                     for name, value in own.items())
+
+    def compile(self, target, *, assemble=True, remarks=False, **values):
+        """The code of this kernel for a target ("sm_90a"): an object with `ptx`, `cubin`, `manifest`."""
+        defines = self._defines(values)
+        flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0)
+        artefact, said = _tilec.compile(self.source.name, self.source.text, target, defines, self.name, assembler(),
+                                        self.source.record, None, flags, 0)
+        _say(said)
+        return artefact
+
+    def _launch_bound(self, bound, stream):
+        args = bound.arguments()
+        if self._launch(args, stream):
+            return
+        target, _ = _tilec.device(bound.device)
+        values = bound.compile_time()
+        module = self.compile(target, **values).load(bound.device)
+        if _arrays.is_torch(bound.like):
+            self._allocator(_torch_allocate, sys.modules["torch"].cuda.caching_allocator_delete)
+        self._add(module, self.name, self._checks(values), tuple(values[name] for name in self._extras))
+        if not self._launch(args, stream):
+            raise RuntimeError(f"{self.name}: the arguments do not fit the code that was compiled for them")
+
+    def _checks(self, values):
+        """Where the arguments show compile-time values: (argument, dim, value), of a type (argument, -1, its number)."""
+        out = []
+        for name, kind in self.names.items():
+            for at, p in enumerate(self.params):
+                if kind == "type" and p.is_tensor and p.type == name:
+                    out.append((at, -1, _TYPES[values[name]]))
+                    break
+                if kind == "number" and name in p.dims:
+                    out.append((at, p.dims.index(name), int(values[name])))
+                    break
+        return tuple(out)
+
+    def _with_extras(self, bound):
+        """(kinds, names, arguments) with the compile-time names that are further scalars."""
+        values = bound.compile_time()
+        extras = [values[name] for name in self._extras]
+        kinds = "".join("b" if isinstance(v, bool) else "f" if isinstance(v, float) else "i" for v in extras)
+        return (self._kinds + kinds, self._labels + tuple(name.encode() for name in self._extras),
+                bound.arguments() + tuple(extras), values)
+
+    def _emulate(self, bound, seed, max_steps):
+        kinds, names, args, values = self._with_extras(bound)
+        _say(_tilec.emulate(self.source.name, self.source.text, None, self._defines(values), self.name, kinds, names, args,
+                            seed, max_steps))
+
+    def emulate(self, *args, seed=0, max_steps=0, **keywords):
+        """Runs on the emulator, which reports races, uninitialised elements and accesses outside of tensors.
+
+        `seed` decides the order of warps and asynchronous copies; `max_steps` ends a kernel that does not end (0: 10^9
+        instructions of a CTA).
+        """
+        given, values = self._split(keywords)
+        if values:
+            return self.bind(**values).emulate(*args, seed=seed, max_steps=max_steps, **given)
+        bound = self._bind(args, given)
+        made = bound.allocate()
+        self._emulate(bound, seed, max_steps)
+        return None if not made else made[0] if len(made) == 1 else tuple(made)
+
+    def select(self, *args, target="sm_90a", multiprocessors=132, **keywords):
+        """What a launch with these arguments would do on such a device, without one: a Selection."""
+        given, values = self._split(keywords)
+        if values:
+            return self.bind(**values).select(*args, target=target, multiprocessors=multiprocessors, **given)
+        bound = self._bind(args, given)
+        bound.allocate()
+        kinds, names, full, values = self._with_extras(bound)
+        artefact = self.compile(target, assemble=False, **values)
+        return Selection(*artefact.select(self.name, kinds, names, full, multiprocessors))
+
+
+def _torch_allocate(size, device, stream):
+    return sys.modules["torch"].cuda.caching_allocator_alloc(size, device, stream)
+
+
+class Source(collections.abc.Mapping):
+    """A `.tile` source: a mapping of names to kernels and programs, in the file's order."""
+
+    def __init__(self, name, text, record, values):
+        self.name, self.text, self.record = name, text, record
+        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, DECLARATIONS, 0)
+        _say(said)
+        declarations = json.loads(artefact.manifest)["declarations"]
+        self.consts = {c["name"]: c["value"] for c in declarations["consts"]}
+        self.settable = {*self.consts, *(t for k in declarations["kernels"] for t in k["tunables"])}
+        declared = {k["name"]: k for k in declarations["kernels"]}
+        known = self.settable | {n["name"] for k in declared.values() for n in k["names"]}
+        for value in values:
+            if value not in known:
+                raise TypeError(f"{name} has no compile-time name, tunable or const '{value}'")
+        self._kernels = {key: Kernel(self, k, self._of(k, values)) for key, k in declared.items()}
+
+    def _of(self, declared, values):
+        own = {n["name"] for n in declared["names"]} | self.settable
+        return {name: value for name, value in values.items() if name in own}
+
+    def __getitem__(self, name):
+        if name not in self._kernels:
+            raise KeyError(f"{self.name} has no kernel '{name}'; it has " + ", ".join(self._kernels))
+        return self._kernels[name]
+
+    def __iter__(self):
+        return iter(self._kernels)
+
+    def __len__(self):
+        return len(self._kernels)
+
+    def __repr__(self):
+        return f"<tilec source {self.name}: {', '.join(self._kernels)}>"
+
+
+def _record_of(path):
+    """As the command line: TILEC_RECORD, else FILE.tune of FILE.tile."""
+    record = os.environ.get("TILEC_RECORD")
+    if record is None and path is not None:
+        near = os.path.splitext(path)[0] + ".tune"
+        record = near if os.path.exists(near) else None
+    return None if record in (None, "", "none") else record
+
+
+def load(path=None, /, *, source=None, name="<source>", **values):
+    """The kernels of a file, or of `source`, a text; with values for compile-time names, tunables or consts.
+
+    Only parses: a kernel is compiled at its first call on a device.
+    """
+    if (path is None) == (source is None):
+        raise TypeError("load takes the path of a file, or source=")
+    if source is not None:
+        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), values)
+    path = os.path.abspath(os.fspath(path))
+    with open(path, "rb") as file:
+        return Source(path, file.read(), _record_of(path), values)
+
+
+def emulate(kernel, /, *args, **keywords):
+    """`kernel.emulate(...)`: the emulator, whatever the tensors' device."""
+    return kernel.emulate(*args, **keywords)
+
+
+def select(kernel, /, *args, **keywords):
+    """`kernel.select(...)`: which variant a launch takes, with its grid and memory."""
+    return kernel.select(*args, **keywords)

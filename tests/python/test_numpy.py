@@ -1,0 +1,127 @@
+"""Arrays of NumPy on the emulator: types, strides, outputs, against NumPy itself."""
+import os
+import pathlib
+import unittest
+import warnings
+
+import numpy as np
+
+import tilec
+
+SOURCE = pathlib.Path(os.environ["TILEC_TEST_SOURCE"])
+COPY = """
+kernel copied[E: type](x: E[M, N] strides [sm, sn], y: out E[M, N]) {
+    grid (i in M) threads 32 { parallel (j in N) y[i, j] = x[i, j]; }
+}
+kernel doubled[E: type](x: inout E[N]) { grid (i in N) threads 32 { thread (t in 1) { x[i] = x[i] + x[i]; } } }
+kernel both(x: f32[M, N], s: f32, sum: out f32[M], most: out i32[1]) {
+    grid (i in M) threads 32 {
+        thread (t in 1) {
+            var total: f32 = 0;
+            for (j in N) total += x[i, j] * s;
+            sum[i] = total;
+            if (i == 0) most[0] = i32(N);
+        }
+    }
+}
+kernel speaks(x: f32[N]) { grid (i in 1) threads 32 { thread (t in 1) { print("x is", x[0]); } } }
+kernel scalar[E: type](x: E[N], a: E, y: out E[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i] * a; } } }
+"""
+TYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
+
+
+class Numpy(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.source = tilec.load(source=COPY)
+        cls.random = np.random.default_rng(0)
+
+    def test_types_and_strides(self):
+        for name in TYPES:
+            x = self.random.integers(0, 2 if name == "bool" else 100, (6, 8)).astype(name)
+            for view in (x, x[::2, 1::3], x.T, x[:, :1], np.broadcast_to(x[0], (3, 8))):
+                got = self.source["copied"](view)
+                self.assertEqual(got.dtype, view.dtype)
+                np.testing.assert_array_equal(got, view)
+
+    def test_in_place(self):
+        x = np.arange(12, dtype="f4")
+        self.assertIsNone(self.source["doubled"](x[:5]))
+        np.testing.assert_array_equal(x, np.arange(12) * np.where(np.arange(12) < 5, 2, 1))
+        with self.assertRaises(tilec.Error):   # the kernel takes a dense tensor
+            self.source["doubled"](x[::2])
+        x.flags.writeable = False
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            self.source["doubled"](x)
+
+    def test_outputs_and_scalars(self):
+        x = self.random.random((5, 7), dtype="f4")
+        for s in (2, np.float32(2), np.int64(2), True + 1):
+            total, most = self.source["both"](x, s)
+            np.testing.assert_allclose(total, 2 * x.sum(1), rtol=1e-5)
+            self.assertEqual(most.tolist(), [7])
+        mine = np.empty(5, "f4")
+        most = self.source["both"](x, 2, sum=mine)
+        np.testing.assert_allclose(mine, 2 * x.sum(1), rtol=1e-5)
+        with self.assertRaises(TypeError):
+            self.source["both"](x, "2")
+
+    def test_scalar_of_a_compile_time_type(self):
+        np.testing.assert_array_equal(self.source["scalar"](np.arange(4, dtype="i4"), 3), 3 * np.arange(4))
+        np.testing.assert_array_equal(self.source["scalar"](np.arange(4, dtype="f4"), 0.5), np.arange(4) / 2)
+
+    def test_refused(self):
+        add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        x = np.ones(4, "f4")
+        with self.assertRaisesRegex(ValueError, "swapped bytes"):
+            add(x.astype(">f4"), x)
+        with self.assertRaisesRegex(ValueError, "no multiples"):
+            add(np.zeros(4, dtype=[("a", "f4"), ("b", "i2")])["a"], x)
+        for wrong in (x.astype("f8"), x.astype("c8"), x[:3], x.reshape(2, 2)):
+            with self.assertRaises(tilec.Error):
+                add(x, wrong)
+        with self.assertRaises(tilec.Error) as caught:   # z overlaps x
+            add(x[:3], x[:3], x[1:])
+        self.assertEqual(caught.exception.diagnostics[0].code, "T0928")
+
+    def test_bf16_needs_ml_dtypes(self):
+        kernel = tilec.load(source="kernel f(x: f32[N], y: out bf16[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i]; } } }")["f"]
+        x = np.arange(5, dtype="f4")
+        try:
+            import ml_dtypes
+        except ImportError:
+            with self.assertRaisesRegex(TypeError, "ml_dtypes"):
+                kernel(x)
+        else:
+            got = kernel(x)
+            self.assertEqual(got.dtype, ml_dtypes.bfloat16)
+            np.testing.assert_array_equal(got.astype("f4"), x)
+
+    def test_prints(self):
+        import contextlib
+        import io
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.source["speaks"](np.array([1.5], "f4"))
+        self.assertIn("x is 1.5", out.getvalue())
+
+    def test_examples(self):
+        examples = {name: tilec.load(SOURCE / f"examples/{name}.tile")[name] for name in ("vector_add", "sum", "gemm_bias_gelu", "histogram")
+                    if (SOURCE / f"examples/{name}.tile").exists()}
+        x, y = self.random.random((2, 1000), dtype="f4")
+        np.testing.assert_array_equal(examples["vector_add"](x, y), x + y)
+        a, b = (self.random.standard_normal((40, 40)).astype("f2") for _ in range(2))
+        bias = self.random.standard_normal(40).astype("f4")
+        h = a.astype("f4") @ b.astype("f4") + bias
+        want = h / 2 * (1 + np.tanh(0.7978845608 * (h + 0.044715 * h ** 3)))
+        np.testing.assert_allclose(examples["gemm_bias_gelu"](a, b, bias).astype("f4"), want, atol=5e-2)
+
+    def test_warnings_of_the_compiler(self):
+        text = "kernel f(x: out f32[N]) { grid (i in N) threads 32 { thread (t in 1) { x[i] = 1; } } }"
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", tilec.CompileWarning)
+            tilec.load(source=text)["f"](np.empty(3, "f4"))
+
+
+if __name__ == "__main__":
+    unittest.main()

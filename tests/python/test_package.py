@@ -1,0 +1,241 @@
+"""The package without any framework: sources, errors, tensors by __dlpack__, launches on a driver that only takes notes."""
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import tilec
+from fake_tensor import CPU, Tensor
+
+SOURCE = pathlib.Path(os.environ["TILEC_TEST_SOURCE"])
+SCALE = """
+const HALF = 32;
+kernel scale[D, NEGATE, E: type](x: E[M, D], y: out E[M, D]) {
+    grid (m in M) threads 64 {
+        fragment v: f32[D];
+        copy(x[m, 0], v);
+        if (NEGATE == 1) parallel (j in D) v[j] = -v[j];
+        copy(v, y[m, 0]);
+    }
+}
+kernel shapes(x: f32[M, N], s: f32, n: i64, y: out f32[ceildiv(N, 4), 2 * HALF], z: out f32[(M + n) % 7, N / 2]) {
+    grid (m in 1) threads 32 { thread (t in 1) { y[0, 0] = x[0, 0] * s; z[0, 0] = f32(n); } }
+}
+"""
+
+
+def floats(*values):
+    data = (ctypes.c_float * len(values))(*values)
+    return data, Tensor((len(values),), "f32", CPU, 0, ctypes.addressof(data))
+
+
+class Load(unittest.TestCase):
+    def test_file(self):
+        source = tilec.load(SOURCE / "examples/gemm.tile")
+        self.assertEqual(list(source), ["gemm"])
+        self.assertEqual([p.name for p in source["gemm"].params], ["A", "B", "C"])
+        with self.assertRaises(KeyError):
+            source["hmm"]
+        with self.assertRaises(FileNotFoundError):
+            tilec.load("/nowhere/x.tile")
+
+    def test_every_example_declares_its_kernels(self):
+        for path in sorted((SOURCE / "examples").glob("*.tile")):
+            for kernel in tilec.load(path).values():
+                for p in kernel.params:
+                    self.assertTrue(p.mode is None or p.mode in ("in", "out", "inout"), (path, p.name))
+                    self.assertNotIn("?", "".join(p.shape or ()), (path, p.name))
+
+    def test_errors_have_code_place_and_text(self):
+        with self.assertRaises(tilec.Error) as caught:
+            tilec.load(source="kernel f(x: f32[N]) {\n  }}", name="a.tile")
+        first = caught.exception.diagnostics[0]
+        self.assertEqual((first.code, first.severity, first.file, first.line, first.column), ("T0101", "error", "a.tile", 2, 4))
+        self.assertIn("a.tile:2:4: error[T0101]", str(caught.exception))
+        self.assertEqual(caught.exception.status, 1)
+
+    def test_values_have_to_be_known(self):
+        with self.assertRaisesRegex(TypeError, "no compile-time name, tunable or const 'BN'"):
+            tilec.load(source=SCALE, BN=3)
+        with self.assertRaises(TypeError):
+            tilec.load()
+
+    def test_version(self):
+        self.assertRegex(tilec.__version__, r"^\d+\.\d+\.\d+$")
+
+    def test_import_is_fast_and_loads_nothing_large(self):
+        code = ("import sys, time; t = time.process_time(); import tilec; t = time.process_time() - t;"
+                "print(t, *(m for m in ('torch', 'numpy', 'subprocess') if m in sys.modules))")
+        runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(5)]
+        self.assertEqual({tuple(run[1:]) for run in runs}, {()})
+        self.assertLess(min(float(run[0]) for run in runs), 0.1)
+
+
+class Arguments(unittest.TestCase):
+    def test_emulator_reads_dlpack(self):
+        add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        x, dx = floats(1, 2, 3)
+        y, dy = floats(10, 20, 30)
+        z, dz = floats(0, 0, 0)
+        self.assertIsNone(add(dx, dy, dz))
+        self.assertEqual(list(z), [11, 22, 33])
+        self.assertIsNone(add(x=dx, y=dy, z=dz))
+        with self.assertRaisesRegex(TypeError, "pass them"):   # there is no library to make one
+            add(dx, dy)
+        with self.assertRaisesRegex(TypeError, "takes 2, or 3 with its outputs, not 1"):
+            add(dx)
+        with self.assertRaisesRegex(TypeError, "needs __dlpack__"):
+            add(dx, 3, dz)
+        with self.assertRaisesRegex(TypeError, "'WIDTH'"):
+            add(dx, dy, dz, WIDTH=1)
+
+    def test_older_dlpack_and_read_only(self):
+        add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        x, dx = floats(1, 2)
+        old = Tensor((2,), "f32", CPU, 0, ctypes.addressof(x), versioned=False)
+        z, dz = floats(0, 0)
+        add(dx, old, dz)
+        self.assertEqual(list(z), [2, 4])
+        with self.assertRaisesRegex(ValueError, "'z' is written, and this tensor is read-only"):
+            add(dx, dx, Tensor((2,), "f32", CPU, 0, ctypes.addressof(z), read_only=True))
+
+    def test_wrong_type_and_shape(self):
+        add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        x, dx = floats(1, 2)
+        for wrong, code in ((Tensor((2,), "f64", CPU, 0, ctypes.addressof(x)), "T0929"), (floats(1, 2, 3)[1], "T0906")):
+            with self.assertRaises(tilec.Error) as caught:
+                add(dx, wrong, dx)
+            self.assertEqual(caught.exception.diagnostics[0].code, code)
+
+    def test_compile_time_names(self):
+        scale = tilec.load(source=SCALE)["scale"]
+        data = (ctypes.c_float * 96)(*range(96))
+        out = (ctypes.c_float * 96)()
+        x, y = (Tensor((2, 48), "f32", CPU, 0, ctypes.addressof(d)) for d in (data, out))
+        scale(x, y, NEGATE=1)
+        self.assertEqual(list(out), [-i for i in range(96)])
+        scale.bind(NEGATE=0)(x, y)
+        self.assertEqual(list(out), list(range(96)))
+        with self.assertRaisesRegex(TypeError, "NEGATE does not follow from the arguments"):
+            scale(x, y)
+
+    def test_shapes_of_outputs(self):
+        from tilec._kernels import Bound
+        kernel = tilec.load(source=SCALE)["shapes"]
+        bound = Bound(kernel, {"x": Tensor((5, 9), "f32", CPU, 0, 64), "s": 0.5, "n": 10})
+        self.assertEqual([bound.shape_of(p) for p in kernel.params[3:]], [(3, 64), (1, 4)])
+        bound = Bound(kernel.bind(HALF=7), {"x": Tensor((5, 9), "f32", CPU, 0, 64), "s": 0.5, "n": 10})
+        self.assertEqual(bound.shape_of(kernel.params[3]), (3, 14))
+
+    def test_emulator_reports_races(self):
+        text = "kernel f(x: out f32[N]) { grid (b in 2) threads 32 { thread (t in 1) { x[0] = f32(b); } } }"
+        x, dx = floats(0)
+        with self.assertRaises(tilec.Error) as caught:
+            tilec.emulate(tilec.load(source=text, name="race.tile")["f"], dx)
+        self.assertRegex(caught.exception.diagnostics[0].code, "T07..")
+        self.assertEqual(caught.exception.diagnostics[0].file, "race.tile")
+
+    def test_fork(self):
+        add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        _, dx = floats(1, 2)
+        add(dx, dx, floats(0, 0)[1])
+        child = os.fork()
+        if child == 0:
+            z, dz = floats(0, 0)
+            try:
+                add(dx, dx, dz)
+            finally:
+                os._exit(list(z) != [2, 4])
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        add(dx, dx, floats(0, 0)[1])
+
+
+class Devices(unittest.TestCase):
+    """Devices 0 and 1 of the driver of tests/fake_cuda."""
+
+    def setUp(self):
+        self.add = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+
+    def test_launch(self):
+        x, y, z = (Tensor((64,), data=0x1000 * i) for i in (1, 2, 3))
+        self.add(x, y, z)
+        self.add(x, y, z)
+        self.assertEqual(x.streams[-1], 1)   # the default stream
+        self.add(x, y, z, stream=0x77)
+        self.assertEqual(x.streams[-1], 0x77)
+
+    def test_wrong_tensors(self):
+        good = Tensor((64,))
+        self.add(Tensor((64,), data=0x1000), Tensor((64,), data=0x2000), Tensor((64,), data=0x3000))
+        for wrong, code in ((Tensor((64,), "f64", data=0x9000), "T0929"), (Tensor((64,), index=1, data=0x9000), "T0931"),
+                            (Tensor((64,), kind=CPU, data=0x9000), "T0931"), (Tensor((64,), data=0), "T0930"),
+                            (Tensor((63,), data=0x9000), "T0906")):
+            with self.assertRaises(tilec.Error) as caught:
+                self.add(good, wrong, Tensor((64,), data=0x3000))
+            self.assertEqual(caught.exception.diagnostics[0].code, code)
+
+    def test_another_device(self):
+        x, y, z = (Tensor((64,), index=1, data=0x1000 * i) for i in (1, 2, 3))
+        self.add(x, y, z)
+        self.add(x, y, z)
+
+    def test_a_specialization_for_each_value(self):
+        scale = tilec.load(source=SCALE)["scale"].bind(NEGATE=1)
+        for type_name in ("f32", "bf16"):
+            for width in (32, 48, 32):
+                scale(Tensor((4, width), type_name, data=0x1000), Tensor((4, width), type_name, data=0x20000))
+        with self.assertRaises(tilec.Error):   # y is of another type than x
+            scale(Tensor((4, 32), "f32", data=0x1000), Tensor((4, 32), "bf16", data=0x20000))
+
+    def test_host_time(self):
+        """Most of it here is these tensors' __dlpack__, in Python; bench/ has that of PyTorch's."""
+        x, y, z = (Tensor((64,), data=0x1000 * i) for i in (1, 2, 3))
+        self.add(x, y, z)
+        start = time.perf_counter()
+        for _ in range(2000):
+            self.add(x, y, z)
+        self.assertLess((time.perf_counter() - start) / 2000, 1e-3)
+
+
+class Selecting(unittest.TestCase):
+    def test_select(self):
+        gemm = tilec.load(SOURCE / "examples/gemm.tile")["gemm"]
+        a, b, c = (Tensor(shape, "bf16", CPU, data=0x1000 * i) for i, shape in enumerate(((512, 64), (256, 64), (512, 256)), 1))
+        chosen = tilec.select(gemm, a, b, c, target="sm_80", multiprocessors=108, BM=64, BN=64, BK=64, STAGES=3)
+        self.assertEqual((chosen.grid, chosen.launches), (8 * 4, 1))
+        with self.assertRaises(tilec.Error):
+            tilec.select(gemm, a, b, Tensor((512, 255), "bf16", CPU, data=0x9000), target="sm_80", BM=64, BN=64, BK=64, STAGES=3)
+
+
+class Cache(unittest.TestCase):
+    def test_compile_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code = ("import sys, tilec; k = tilec.load(sys.argv[1])['vector_add'];"
+                    "sys.stdout.buffer.write(k.compile('sm_80', assemble=False).ptx.encode())")
+            run = lambda: subprocess.run([sys.executable, "-c", code, str(SOURCE / "examples/vector_add.tile")], capture_output=True,
+                                         check=True, env={**os.environ, "TILEC_CACHE": folder}).stdout
+            self.assertEqual(run(), run())
+            os.environ["TILEC_CACHE"] = folder
+            try:
+                self.assertEqual(tilec.cache.path(), folder)
+                entries = tilec.cache.stat()["entries"]
+                self.assertGreaterEqual(entries, 2)
+                self.assertEqual(tilec.cache.verify(), 0)
+                tilec.cache.clear()
+                self.assertLess(tilec.cache.stat()["entries"], entries)
+                os.environ["TILEC_CACHE"] = "off"
+                self.assertIsNone(tilec.cache.path())
+            finally:
+                del os.environ["TILEC_CACHE"]
+
+    def test_command_line(self):
+        done = subprocess.run([sys.executable, "-m", "tilec", "--version"], capture_output=True, text=True)
+        self.assertIn(tilec.__version__, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
