@@ -61,16 +61,35 @@ static bool uses_channel(const Stmt *stmt, void *channel) {
     return operand && operand->region->buf == channel;
 }
 
-static bool is_shared_by_roles(const Func *kernel, Buf *channel) {
+bool roles_share_channel(const Func *kernel, const Buf *channel) {
     int roles = 0;
     FOR_EACH_STMT (stmt, &kernel->body)
-        roles += stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, channel);
+        roles += stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, (Buf *)channel);
     return roles > 1;
 }
 
 bool roles_share_channels(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
-        if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL && is_shared_by_roles(kernel, stmt->decl))
+        if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL && roles_share_channel(kernel, stmt->decl))
+            return true;
+    return false;
+}
+
+static int effects_before_commit(Arena *arena, const Block *block, int at, const Buf *tile) {
+    const Var *handle = block->items[at]->let.var;
+    int effects = 0;
+    for (int i = at + 1; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (is_call(stmt, OP_COMMIT) && ARG(stmt, COMMIT, slot).value->var == handle) break;
+        if (stmt_uses_var(stmt, handle)) effects += count_effects(arena, stmt, tile);
+    }
+    return effects;
+}
+
+bool is_used_before_commit(Arena *arena, const Func *kernel, const Buf *tile) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_acquire(stmt) && stmt->let.value->call.args[0].region->buf == tile->channel &&
+            effects_before_commit(arena, BLOCK_OF(stmt), INDEX_OF(stmt), tile) > 1)
             return true;
     return false;
 }

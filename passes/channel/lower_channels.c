@@ -23,7 +23,7 @@
 // waits for anything else; else the products are awaited there.
 //
 // Where one group fills and reads (`own`), the text orders what it does: slots are indices, copies become `async`, and
-// receive awaits them. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
+// receive awaits them, but for those into tiles on which the group works before it commits. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
 // fill together (peer_store) expect the bytes of a whole slot; they are never acquired before they are free, since each
 // CTA has heard of all others in between.
 //
@@ -66,6 +66,7 @@ typedef struct Lowering {
     Subst *handles;    // by their slots
     Map *bytes;        // handle -> Var: of copies that may not happen, which are counted
     Map *read_async;   // tiles that an asynchronous unit reads
+    Map *in_order;     // tiles of own slots that are used before the commit
     Map *consumes;     // arrivals at `empty` -> Consume
 } Lowering;
 
@@ -137,6 +138,8 @@ static void find_rings(Lowering *l) {
             Ends ends = {.role = role, .threads = role ? role->role.threads : kernel_threads(l->kernel)};
             vec_push(l->arena, &ring->ends, ends);
         }
+        VEC_EACH_PTR (Buf, tile, &channel->tiles)
+            if (ring->own && is_used_before_commit(l->arena, l->kernel, tile)) map_put(l->in_order, tile, tile);
         vec_push(l->arena, &l->rings, ring);
         map_put(l->by_channel, channel, ring);
     }
@@ -328,6 +331,7 @@ static void lower_acquire(Lowering *l, const Block *block, int at, Block *out) {
 }
 
 static bool is_awaited(const Lowering *l, const Buf *tile) {
+    if (map_has(l->in_order, tile)) return false;
     FOR_EACH_STMT (stmt, &func_grid(l->kernel)->grid.body) {
         bool starts = completes_on_mbarrier(stmt) || starts_copy(stmt);
         if (starts && copy_slot(stmt) && stmt_writes(l->arena, stmt, tile)) return true;
@@ -416,7 +420,8 @@ static void lower_copy(Lowering *l, Stmt *copy, Block *out) {
     Expr *handle = dst->dims[0].start;
     block_push(a, out, copy);
     // (Another role has it at the commit: what threads copy has landed there.)
-    copy->call.is_async = completes_on_mbarrier(copy) || (ring->own && starts_copy(copy));
+    bool starts = completes_on_mbarrier(copy) || (ring->own && starts_copy(copy));
+    copy->call.is_async = starts && !map_has(l->in_order, dst->buf);
     if (ring->own || !completes_on_mbarrier(copy)) return;
     call_set_arg(a, copy, OPERAND_INDEX(COPY, bar), arg_element(a, ring->full, handle));
     Var *bytes = handle->kind == EXPR_VAR ? map_get(l->bytes, handle->var) : NULL;
@@ -549,6 +554,7 @@ bool pass_lower_channels(PassContext *context, Func *kernel) {
                   .by_channel = map_new(arena),
                   .bytes = map_new(arena),
                   .read_async = map_new(arena),
+                  .in_order = map_new(arena),
                   .consumes = map_new(arena),
                   .handles = subst_new(arena)};
     find_rings(&l);

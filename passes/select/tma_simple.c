@@ -16,6 +16,7 @@
 //     attention, head dim 128; 64                     1.05; 0.88
 //     loops without MMAs, straight-line code          0.71 to 0.97
 #include "passes/select/tma_simple.h"
+#include "ir/channels.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
@@ -25,8 +26,9 @@
 enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
 // A copy into a slot that another role receives: lower-channels gives it the slot's mbarrier.
-static bool fills_handed_slot(const Stmt *copy) {
-    return is_global_to_shared_copy(copy) && copy_of(copy).dst->buf->channel;
+static bool fills_handed_slot(const Func *kernel, const Stmt *copy) {
+    const Buf *channel = is_global_to_shared_copy(copy) ? copy_of(copy).dst->buf->channel : NULL;
+    return channel && roles_share_channel(kernel, channel);
 }
 
 static const char *kernel_problem(const Func *kernel) {
@@ -36,8 +38,13 @@ static const char *kernel_problem(const Func *kernel) {
     return grid_blocks(func_grid(kernel)) > 1 ? "a tile spans a cluster: use at most 1024 threads" : NULL;
 }
 
-static const char *loop_problem(const Func *kernel, const Stmt *copy, const Stmt *loop) {
-    const char *why = fills_handed_slot(copy) && func_has_roles(kernel) ? NULL : kernel_problem(kernel);
+static const char *slot_problem(Arena *arena, const Func *kernel, const Buf *tile) {
+    return is_used_before_commit(arena, kernel, tile) ? "its role works on the tile before the commit" : NULL;
+}
+
+static const char *loop_problem(Arena *arena, const Func *kernel, const Stmt *copy, const Stmt *loop) {
+    bool handed = fills_handed_slot(kernel, copy);
+    const char *why = handed ? slot_problem(arena, kernel, copy_of(copy).dst->buf) : kernel_problem(kernel);
     bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
     return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
@@ -149,7 +156,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
     bool away = is_shared_to_global_copy(copy);
     const Buf *tile = copy_tile(copy)->buf;
     if (copy->call.is_async) return "the source synchronizes it explicitly: write `copy` without `async`";
-    const char *why = loop_problem(kernel, copy, loop);
+    const char *why = loop_problem(arena, kernel, copy, loop);
     if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
     if (why) return why;
     Uses uses = uses_of(arena, kernel, tile);
@@ -160,7 +167,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const Func *k
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
                                const Stmt *copy, const Stmt *loop) {
-    const char *why = loop_problem(kernel, copy, loop);
+    const char *why = loop_problem(arena, kernel, copy, loop);
     if (!why) why = bulk_problem(target, facts, copy);
     if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, kernel, copy);
     Uses uses = uses_of(arena, kernel, copy_of(copy).dst->buf);
@@ -180,7 +187,7 @@ static bool is_product(const Target *target, const Stmt *stmt) {
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop) {
     int64_t least = LEAST_VECTORS * kernel_threads(kernel) * target->vector_bytes, work = 0;
     int products = 0;
-    if (fills_handed_slot(copy) && func_has_roles(kernel)) return NULL;   // its role has nothing else to do meanwhile
+    if (fills_handed_slot(kernel, copy)) return NULL;   // its role has nothing else to do meanwhile
     if (is_shared_to_global_copy(copy)) return "stores by threads are as fast: `@via(tma)` stores by TMA all the same";
     if (!loop)
         return "it is not in a `pipelined` loop, and there cp.async and loads have less latency: put it into one, or write `@via(tma)`";

@@ -52,6 +52,7 @@ class Channels:
 
     def filled(self, channel, handle, known):
         """Each element of the slot is written; `known` may be read."""
+        known = list(known)
         for tile in channel.tiles:
             name, (_, type_, shape, bound) = self.field(channel, tile, handle), tile
             if shape is None:
@@ -74,6 +75,8 @@ class Channels:
                 value = self.value(here, its, shape)
                 self.buffers = kept
                 self.add(f"parallel ({self.head(its, shape)}) {name}[{', '.join(its)}] = {value};")
+            if self.chance(0.3):
+                known.append(here)
             self.spend(math.prod(shape))
 
     def used(self, channel, handle, totals):
