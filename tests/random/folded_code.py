@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""What generated code computes, without a device: expressions of constants, which LLVM folds, against the interpreter of the manual.
+
+    folded_code.py TILEC [--count 40] [--seed 1] [--keep FOLDER]
+
+The emulator's last stage is the thread-level IR. Between it and PTX codegen writes conversions, divisions, packed pairs and arrays of
+registers in its own way (docs/design/decisions.md), and LLVM rewrites them. Each kernel keeps constants in `local` arrays, where no
+pass of ours looks, and stores expressions of them. Where only operations are left that LLVM knows, it has folded them: the PTX stores
+a number. What it left to the machine (approximations, 8-bit conversions of the hardware) is counted, and not compared.
+"""
+import argparse
+import collections
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+import interpreter  # noqa: E402
+import language  # noqa: E402
+import programs  # noqa: E402
+import values  # noqa: E402
+from programs import FLOATS, FP8, NUMBERS  # noqa: E402
+
+TARGETS = ["sm_80", "sm_89", "sm_90a", "sm_120a"]
+OUTPUTS = 24   # of a kernel
+SLOTS = 4      # of an array
+SPECIAL = ["0.0", "-0.0", "1.0", "-1.0", "0.5", "2.5", "-3.5", "0.1", "448.0", "464.5", "-57345.0", "65519.0", "65520.0", "0x1p-14",
+           "0x1p-24", "0x1.8p-25", "0x1p-133", "16777217.0", "1e-8", "3e38", "2147483648.0", "-9.3e18", "1e300", "inf", "-inf", "nan"]
+
+
+class Kernel(programs.Expressions):
+    closed = True
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.arrays, self.outputs = {}, []
+        for _ in range(OUTPUTS):
+            type_ = self.pick(NUMBERS + ["bool"])
+            value = self.expression(type_, self.random.randint(1, 3), [1], ["t"])
+            self.outputs.append((type_, f"ieee({value})" if type_ != "bool" else value))
+
+    def leaf(self, type_, shape, names):
+        if type_ not in self.arrays:
+            self.arrays[type_] = [self.constant(type_) for _ in range(SLOTS)]
+        return f"a_{type_}[{self.random.randrange(SLOTS)}]"
+
+    def constant(self, type_):
+        if type_ == "bool":
+            return self.pick(["true", "false"])
+        if type_ in FLOATS + FP8:
+            text = self.pick(SPECIAL + [repr(self.random.uniform(-300, 300)) for _ in range(8)])
+            return f"{type_}(f64({text}))"
+        bits = programs.WIDTH[type_]
+        value = self.pick([self.random.getrandbits(bits), self.random.getrandbits(min(bits, 8)), 0, 1, (1 << bits) - 1, 1 << bits - 1])
+        return f"{type_}({value if value < 1 << 63 else value - (1 << 64)})"
+
+    def text(self):
+        params = ", ".join(f"y{i}: out {type_}[1]" for i, (type_, _) in enumerate(self.outputs))
+        arrays = "\n".join(f"            local a_{t}: {t}[{SLOTS}];\n" + "\n".join(f"            a_{t}[{i}] = {v};" for i, v in enumerate(all_))
+                           for t, all_ in self.arrays.items())
+        stores = "\n".join(f"            y{i}[0] = {value};" for i, (_, value) in enumerate(self.outputs))
+        return (f"kernel f({params}) {{\n    grid (g in 1) threads 32 {{\n        thread (t in 1) {{\n{arrays}\n{stores}\n"
+                f"        }}\n    }}\n}}\ntest f () tolerance 0;\n")
+
+
+# ---- what the PTX stores ----
+
+PARAM = re.compile(r"ld\.param\.b64\s+(%rd\d+), \[f_param_(\d+)\];")
+MOVE = re.compile(r"mov\.b(?:16|32|64)\s+(%\w+), (-?\w+);")
+STORE = re.compile(r"st\.global\.b(\d+)\s+\[(%rd\d+)\], (-?[%\w]+);")
+
+
+def bits_of(text, width):
+    if text.startswith(("0f", "0d")):
+        return int(text[2:], 16)
+    return int(text, 0) & (1 << width) - 1
+
+
+def stored(ptx):
+    """{output: bits}, and the number of stores that are no constants."""
+    params, moves, found, left = {}, {}, {}, 0
+    for line in ptx.splitlines():
+        if match := PARAM.search(line):
+            params[match[1]] = int(match[2])
+        elif match := MOVE.search(line):
+            moves[match[1]] = match[2]
+        elif match := STORE.search(line):
+            width, value = int(match[1]), moves.get(match[3], match[3])
+            if value.startswith("%"):
+                left += 1
+            else:
+                found[params[match[2]]] = bits_of(value, width)
+    return found, left
+
+
+def same(bits, want, type_):
+    got = values.decode(struct.pack("<Q", bits)[:values.BYTES[type_]], type_)
+    if isinstance(want, float) and want != want:
+        return got != got
+    return values.encode(got, type_) == values.encode(want, type_)
+
+
+def wanted(text):
+    items = language.parse(text)
+    test = next(item for item in items if item.kind == "test")
+    machine = interpreter.Interpreter(items, {})
+    func, arguments = interpreter.case(items, test, machine)
+    machine.launch(func, arguments)
+    return [arguments[p.name].cells[0] for p in func.params]
+
+
+def check(options, seed, folder, counts):
+    """What differs, as lines."""
+    kernel, lines = Kernel(seed), []
+    text, path = kernel.text(), folder / "folded.tile"
+    try:
+        want = wanted(text)
+    except interpreter.Unsupported:
+        counts["open"] += 1
+        return []
+    path.write_text(text)
+    target = random.Random(f"target {seed}").choice(TARGETS)
+    done = subprocess.run([str(options.tilec), "build", "--emit=ptx", f"--target={target}", str(path), "-o", "-"], capture_output=True,
+                          text=True)
+    if done.returncode:
+        return [f"exit {done.returncode}: {done.stderr[-2000:]}"]
+    found, left = stored(done.stdout)
+    counts.update(folded=len(found), left=left)
+    for at, bits in sorted(found.items()):
+        type_, value = kernel.outputs[at]
+        if want[at] is values.ANY or isinstance(want[at], values.Near):
+            counts["open"] += 1
+        elif not same(bits, want[at], type_):
+            lines.append(f"{target}: {type_} y{at} = {value}: the code stores {bits:#x}, the manual says {want[at]!r}")
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("folded-code"))
+    options = parser.parse_args()
+    counts, failed = collections.Counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(options.seed, options.seed + options.count):
+            lines = check(options, seed, pathlib.Path(folder), counts)
+            if not lines:
+                continue
+            failed.append(seed)
+            options.keep.mkdir(parents=True, exist_ok=True)
+            (options.keep / f"{seed}.tile").write_text(Kernel(seed).text())
+            print(f"seed {seed}: {options.keep / f'{seed}.tile'}\n    " + "\n    ".join(lines), flush=True)
+    print(f"seeds {options.seed} to {options.seed + options.count - 1}: {counts['folded']} stores folded, {counts['left']} left to the "
+          f"machine, {counts['open']} open, {len(failed)} kernels differ")
+    few = counts["folded"] < 8 * options.count   # the test would look at little
+    return 1 if failed or few else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
