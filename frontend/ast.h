@@ -4,6 +4,7 @@
 // AST_MAX_DEPTH nodes deep (the builder reports deeper ones), so that everything after the parser may recurse.
 #pragma once
 #include "ir/ir.h"
+#include <string.h>
 
 typedef enum {
     // kind        text        op         kids
@@ -88,6 +89,13 @@ struct Node {
 
 Node *ast_new(Arena *arena, NodeKind kind, Span span);
 void ast_push(Arena *arena, Node *node, Node *kid);   // kid may be NULL
+// The place of the name of a call or an attribute, whose own span has its arguments too.
+static inline Span ast_name_span(const Node *node) {
+    Span span = node->span;
+    span.end_line = span.line;
+    span.end_column = span.column + (int)strlen(node->text) + (node->kind == N_ATTR);
+    return span;
+}
 static inline Node *ast_kid(const Node *node, int at) {
     return node && at < node->count ? node->kids[at] : NULL;
 }

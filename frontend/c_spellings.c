@@ -47,10 +47,13 @@ static bool ends_in_cast(Arena *arena, const char *start, const char *end) {
     return type.text > start && type.text[-1] == '(' && is_c_type(arena, type);
 }
 
-static const char *hint_for_name(Arena *arena, const char *start, const char *at, Word got) {
-    static const char *const operators[][2] = {{"and", "write '&&'"}, {"or", "write '||'"}, {"not", "write '!'"}};
-    for (size_t i = 0; i < COUNT_OF(operators); i++)
-        if (is_word(got, operators[i][0])) return operators[i][1];
+static const char *hint_for_name(Arena *arena, const char *start, const char *at, Word got, const char **fix) {
+    static const char *const operators[][2] = {{"and", "&&"}, {"or", "||"}, {"not", "!"}};
+    for (size_t i = 0; i < COUNT_OF(operators); i++) {
+        if (!is_word(got, operators[i][0])) continue;
+        *fix = operators[i][1];
+        return arena_printf(arena, "write '%s'", *fix);
+    }
     Word before = word_before(start, at);
     if (before.length && before.text + before.length == at && isdigit((unsigned char)*before.text))
         return "numbers have no suffix: convert with f32(x) where the type matters";
@@ -76,11 +79,12 @@ static const char *hint_for_sign(const char *start, const char *at, const char *
     return after_let ? "a let has the type of its value: write var NAME: f32 = value, or let NAME = f32(value)" : NULL;
 }
 
-const char *c_spelling_hint(Parse *p, Span got) {
+const char *c_spelling_hint(Parse *p, Span got, const char **fix) {
+    *fix = NULL;
     size_t offset = parse_offset(p, got);
     const char *start = p->text, *at = start + offset, *end = start + p->length;
     if (offset >= p->length) return NULL;
-    if (in_word(*at)) return hint_for_name(p->arena, start, at, word_at(at, end));
+    if (in_word(*at)) return hint_for_name(p->arena, start, at, word_at(at, end), fix);
     if (*at == '(' && ends_in_cast(p->arena, start, at)) return "a conversion is a call: f32(x)";
     return hint_for_sign(start, at, end);
 }

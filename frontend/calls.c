@@ -24,8 +24,7 @@ static bool take_named(Sema *s, const OpInfo *info, const Node *arg, Operands *o
         Diag *d = diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, info->text, arg->text);
         StrMap *names = strmap_new(s->arena);
         for (int i = 0; i < info->operand_count; i++) strmap_put(names, info->operands[i].name, names);
-        const char *near = strmap_nearest(names, arg->text);
-        if (near) diag_note(d, "did you mean '%s'?", near);
+        diag_suggest(d, arg->span, strmap_nearest(names, arg->text));
         return false;
     }
     if (out->at[at]) {

@@ -65,7 +65,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
         StrMap *names = strmap_new(s->arena);
         for (int i = 0; i < ATTR_COUNT; i++) strmap_put(names, attr_name((AttrId)i), names);
         const char *near = strmap_nearest(names, node->text);
-        if (near) diag_note(d, "did you mean '@%s'?", near);
+        diag_suggest(d, ast_name_span(node), near ? arena_printf(s->arena, "@%s", near) : NULL);
         return false;
     }
     if (!strchr(attr_where(id), where)) {

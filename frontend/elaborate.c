@@ -42,8 +42,7 @@ static void check_defines(Sema *s) {
         const char *name = s->options->defines[i].name;
         if (defines_something(s, name, known)) continue;
         Diag *d = diag(s->sink, (Span){0}, T_UNKNOWN_DEFINE, name);
-        const char *near = strmap_nearest(known, name);
-        if (near) diag_note(d, "did you mean '%s'?", near);
+        diag_suggest(d, (Span){0}, strmap_nearest(known, name));
     }
 }
 
@@ -102,8 +101,7 @@ static void elaborate_all(Sema *s) {
 
 static void unknown_entry(Sema *s, const char *name) {
     Diag *d = diag(s->sink, (Span){0}, T_NO_ENTRY, name);
-    const char *near = strmap_nearest(s->syntax->launchables, name);
-    if (near) diag_note(d, "did you mean '%s'?", near);
+    diag_suggest(d, (Span){0}, strmap_nearest(s->syntax->launchables, name));
 }
 
 // Consts that nothing used are wrong all the same.

@@ -78,6 +78,9 @@ int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
 // parameters. docs/reference/launch-plan.md has the format.
 void syntax_declarations(const Syntax *syntax, StrBuf *out);
 
+// The words that the grammar knows, most of which may be names too. Returns their number.
+int syntax_keywords(Arena *arena, const char *const **words);
+
 // parse + elaborate + verify of a printed module: what --roundtrip-each and `tilec opt` use.
 Module *parse_module(Arena *arena, Failure *failure, DiagSink *sink, const char *name, const char *text);
 // A scalar host expression over named i64/f64 values (launch conditions and grid extents of a manifest), and its value.

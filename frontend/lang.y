@@ -6,6 +6,7 @@
 #include "frontend/parse.h"
 }
 %code {
+#include "frontend/frontend.h"
 #include "lang.tab.h"
 #include "support/strbuf.h"
 #include <string.h>
@@ -393,8 +394,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     yysymbol_kind_t expected[YYNTOKENS];
     int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     yysymbol_kind_t token = yypcontext_token(context);
-    const char *got = token_text(p, token, yypcontext_location(context));
-    const char *wanted = expected_text(p, expected, count), *hint = c_spelling_hint(p, *yypcontext_location(context));
+    const char *got = token_text(p, token, yypcontext_location(context)), *fix;
+    const char *wanted = expected_text(p, expected, count);
+    const char *hint = c_spelling_hint(p, *yypcontext_location(context), &fix);
     Diag *d;
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
         d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
@@ -402,8 +404,11 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     } else if (hint || !listed(expected, count, "';'")) {
         d = diag(p->sink, *yypcontext_location(context), T_SYNTAX, got, wanted);
     } else {
+        Span end = {p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column};
         d = diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got);
+        diag_fix(d, end, ";");
     }
+    if (fix) diag_fix(d, *yypcontext_location(context), fix);
     if (hint) diag_note(d, "%s", hint);
     return 0;
 }
@@ -414,4 +419,18 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
     (void)text;
     if (!p->too_deep) diag(p->sink, *span, T_NESTING, p->nesting);
     p->too_deep = true;
+}
+
+// ---- the words of the grammar: tokens whose name is a word in quotes ----
+int syntax_keywords(Arena *arena, const char *const **words) {
+    int count = 0;
+    const char **found = NEW_ARRAY(arena, const char *, YYNTOKENS);
+    for (int symbol = 0; symbol < YYNTOKENS; symbol++) {
+        const char *name = yysymbol_name((yysymbol_kind_t)symbol);
+        size_t length = strlen(name);
+        if (length > 3 && name[0] == '\'' && name[1] >= 'a' && name[1] <= 'z')
+            found[count++] = arena_strndup(arena, name + 1, length - 2);
+    }
+    *words = found;
+    return count;
 }

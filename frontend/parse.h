@@ -39,8 +39,9 @@ Node *parse_attrs(Node *stmt, Node *attrs);
 Span parse_join(Span first, Span last);
 const char *parse_source_text(Parse *p, Span span);   // what stands there, quoted
 size_t parse_offset(const Parse *p, Span span);       // of its first byte in the text
-// How the language spells what the text around an unexpected token means in C or Python; NULL: no such spelling.
-const char *c_spelling_hint(Parse *p, Span got);
+// How the language spells what the text around an unexpected token means in C or Python; NULL: no such spelling. *fix: the
+// text that mends it in the place of the token, else NULL.
+const char *c_spelling_hint(Parse *p, Span got, const char **fix);
 char *parse_unquote(Parse *p, const char *text, size_t length);
 void parse_open(Parse *p, Span span);
 void parse_close(Parse *p);

@@ -76,8 +76,7 @@ static void unknown_binding(Sema *s, const Node *target, const Node *bind) {
     StrMap *all = strmap_new(s->arena);
     put_names(all, target->kids[0]);
     put_names(all, target->kids[1]);
-    const char *near = strmap_nearest(all, bind->text);
-    if (near) diag_note(d, "did you mean '%s'?", near);
+    diag_suggest(d, bind->span, strmap_nearest(all, bind->text));
 }
 
 // ---- one test ----
@@ -255,8 +254,7 @@ static void elaborate_test(Sema *s, const Node *node) {
     const Node *target = tested(s->syntax, node);
     if (!target) {
         Diag *d = diag(s->sink, node->span, T_NO_TARGET, "test", node->text);
-        const char *near = strmap_nearest(s->syntax->launchables, node->text);
-        if (near) diag_note(d, "did you mean '%s'?", near);
+        diag_suggest(d, node->span, strmap_nearest(s->syntax->launchables, node->text));
         return;
     }
     for (int i = 0; i < s->made.count; i++) {

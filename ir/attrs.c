@@ -3,11 +3,11 @@
 #include <string.h>
 
 typedef struct AttrRow {
-    const char *text, *pattern, *where;
+    const char *text, *pattern, *where, *meaning;
 } AttrRow;
 
 static const AttrRow rows[] = {
-#define ATTR(NAME, text, pattern, where, meaning) [ATTR_##NAME] = {text, pattern, where},
+#define ATTR(NAME, text, pattern, where, meaning) [ATTR_##NAME] = {text, pattern, where, meaning},
 #include "ir/attrs.def"
 #undef ATTR
 };
@@ -29,6 +29,10 @@ const char *attr_pattern(AttrId id) {
 
 const char *attr_where(AttrId id) {
     return rows[id].where;
+}
+
+const char *attr_meaning(AttrId id) {
+    return rows[id].meaning;
 }
 
 AttrId attr_named(const char *text) {

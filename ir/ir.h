@@ -40,9 +40,10 @@ typedef enum {
 typedef enum { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_OPAQUE } TypeKind;
 
 const char *type_text(Type type);
-bool type_can_be_added(Type type);   // by TMA (PTX ISA, "cp.reduce.async.bulk.tensor")
-int type_bits(Type type);            // in memory; bool has 8
-int type_bytes(Type type);           // of one element, at least 1
+const char *type_description(Type type);   // "bfloat16: the upper half of an f32"
+bool type_can_be_added(Type type);         // by TMA (PTX ISA, "cp.reduce.async.bulk.tensor")
+int type_bits(Type type);                  // in memory; bool has 8
+int type_bytes(Type type);                 // of one element, at least 1
 TypeKind type_kind(Type type);
 Type type_named(const char *text);   // TYPE_NONE when unknown
 static inline bool type_is_float(Type t) {
@@ -96,6 +97,7 @@ struct Attr {
 const char *attr_name(AttrId id);
 const char *attr_pattern(AttrId id);
 const char *attr_where(AttrId id);
+const char *attr_meaning(AttrId id);                 // a sentence for people
 AttrId attr_named(const char *text);                 // ATTR_COUNT when unknown
 const Attr *attr_get(const Attr *list, AttrId id);   // NULL when absent
 int64_t attr_int(const Attr *list, AttrId id, int64_t otherwise);

@@ -6,10 +6,11 @@ typedef struct TypeRow {
     const char *text;
     int bits;
     TypeKind kind;
+    const char *description;
 } TypeRow;
 
 static const TypeRow rows[] = {
-#define TYPE(NAME, text, bits, kind, description) [TYPE_##NAME] = {text, bits, KIND_##kind},
+#define TYPE(NAME, text, bits, kind, description) [TYPE_##NAME] = {text, bits, KIND_##kind, description},
 #include "ir/types.def"
 #undef TYPE
 };
@@ -22,6 +23,10 @@ static bool type_valid(Type type) {
 
 const char *type_text(Type type) {
     return type_valid(type) ? rows[type].text : "<none>";
+}
+
+const char *type_description(Type type) {
+    return type_valid(type) ? rows[type].description : "";
 }
 
 int type_bits(Type type) {

@@ -66,11 +66,12 @@ static void document_pass(const Pass *pass, StrBuf *out) {
 }
 
 void passes_document(StrBuf *out) {
-    sb_str(out,
-           "# Passes\n\n"
-           "Made from `passes/passes.def` by `tilec docs passes`; do not edit. What the program looks like between "
-           "the\npasses is in [stages.md](../design/stages.md); how to write one in [adding-a-pass.md](../design/adding-a-pass.md).\n\n"
-           "The pipeline:\n\n");
+    sb_str(
+        out,
+        "# Passes\n\n"
+        "Made from `passes/passes.def` by `tilec docs passes`; do not edit. What the program looks like between "
+        "the\npasses is in [stages.md](../design/stages.md); how to write one in [adding-a-pass.md](../design/adding-a-pass.md).\n\n"
+        "The pipeline:\n\n");
     for (int i = 0; i < COUNT_OF(steps); i++) sb_printf(out, "%2d. `%s`\n", i + 1, pipeline_step(i)->name);
     sb_str(out, "\n");
     for (int i = 0; i < COUNT_OF(passes); i++) document_pass(&passes[i], out);

@@ -105,6 +105,17 @@ void diag_note(Diag *d, const char *format, ...) {
     vec_push(d->arena, &d->notes, note);
 }
 
+void diag_fix(Diag *d, Span span, const char *text) {
+    DiagLabel fix = {span, arena_strdup(d->arena, text)};
+    vec_push(d->arena, &d->fixes, fix);
+}
+
+void diag_suggest(Diag *d, Span span, const char *text) {
+    if (!text) return;
+    diag_note(d, "did you mean '%s'?", text);
+    if (span.line) diag_fix(d, span, text);
+}
+
 int diag_errors(const DiagSink *sink) {
     return sink->errors;
 }
@@ -135,6 +146,12 @@ DiagView diag_view(const DiagSink *sink, int index) {
         .message = d->message,
         .remedy = d->row->remedy,
         .span = d->span,
+        .label_count = d->labels.count,
+        .labels = d->labels.items,
+        .note_count = d->notes.count,
+        .notes = d->notes.items,
+        .fix_count = d->fixes.count,
+        .fixes = d->fixes.items,
     };
 }
 
@@ -187,19 +204,25 @@ static void json_span(StrBuf *out, const DiagSink *sink, Span span) {
               diag_column(sink, span.file, span.end_line, span.end_column));
 }
 
+static void json_labels(StrBuf *out, const DiagSink *sink, const char *name, const DiagLabel *labels, int count) {
+    sb_printf(out, ",\"%s\":[", name);
+    for (int i = 0; i < count; i++) {
+        sb_str(out, i ? ",{\"text\":" : "{\"text\":");
+        json_quote(out, labels[i].text);
+        json_span(out, sink, labels[i].span);
+        sb_char(out, '}');
+    }
+    sb_char(out, ']');
+}
+
 static void render_json(const DiagSink *sink, const Diag *d, StrBuf *out) {
     sb_printf(out, "{\"code\":\"T%04d\",\"severity\":\"%s\"", (int)d->row->code, diag_severity_name(d->row->severity));
     json_member(out, "message", d->message);
     json_span(out, sink, d->span);
     json_member(out, "remedy", d->row->remedy);
-    sb_str(out, ",\"labels\":[");
-    for (int i = 0; i < d->labels.count; i++) {
-        sb_str(out, i ? ",{\"text\":" : "{\"text\":");
-        json_quote(out, d->labels.items[i].text);
-        json_span(out, sink, d->labels.items[i].span);
-        sb_char(out, '}');
-    }
-    sb_str(out, "],\"notes\":[");
+    json_labels(out, sink, "labels", d->labels.items, d->labels.count);
+    json_labels(out, sink, "fixes", d->fixes.items, d->fixes.count);
+    sb_str(out, ",\"notes\":[");
     for (int i = 0; i < d->notes.count; i++) {
         if (i) sb_char(out, ',');
         json_quote(out, d->notes.items[i]);

@@ -39,17 +39,29 @@ Diag *diag(DiagSink *sink, Span span, DiagCode code, ...);
 Diag *diag_v(DiagSink *sink, Span span, DiagCode code, va_list args);
 void diag_label(Diag *d, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_note(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// An edit that mends it: `text` in the place of the span, which may be empty. Editors offer it; the text form does not show it.
+void diag_fix(Diag *d, Span span, const char *text);
+// What was meant instead of the text of the span: a note, and the edit where the span has a place. `text` NULL: nothing.
+void diag_suggest(Diag *d, Span span, const char *text);
 
 int diag_errors(const DiagSink *sink);           // errors so far
 int diag_count(const DiagSink *sink);            // diagnostics so far
 void diag_truncate(DiagSink *sink, int count);   // drops those after the first `count` (for trial runs)
 
-// A diagnostic as data (for the public API and tests).
+typedef struct DiagLabel {   // a place with a text: what stands there, or (a fix) what should stand there
+    Span span;
+    const char *text;
+} DiagLabel;
+
+// A diagnostic as data (for the public API, editors and tests).
 typedef struct DiagView {
     DiagCode code;
     Severity severity;
     const char *file, *message, *remedy;
     Span span;
+    int label_count, note_count, fix_count;
+    const DiagLabel *labels, *fixes;
+    const char *const *notes;
 } DiagView;
 DiagView diag_view(const DiagSink *sink, int index);
 

@@ -14,11 +14,6 @@ typedef struct Source {
     size_t length;
 } Source;
 
-typedef struct DiagLabel {
-    Span span;
-    const char *text;
-} DiagLabel;
-
 struct Diag {
     Arena *arena;
     const DiagRow *row;
@@ -26,6 +21,7 @@ struct Diag {
     const char *message;
     VEC(DiagLabel) labels;
     VEC(const char *) notes;
+    VEC(DiagLabel) fixes;
 };
 
 struct DiagSink {

@@ -21,17 +21,24 @@ static void span_fields(Wire *wire, const Sent *sent, Span *span) {
     if (!wire->broken) span->file = sent->files[span->file];
 }
 
+static int64_t label_fields(Wire *wire, const Sent *sent, DiagLabel *given, int64_t count, DiagLabel **out) {
+    *out = wire_list(wire, given, &count, sizeof **out);
+    for (int64_t i = 0; i < count; i++) {
+        wire_text(wire, &(*out)[i].text);
+        span_fields(wire, sent, &(*out)[i].span);
+        wire->broken |= !(*out)[i].text;
+    }
+    return count;
+}
+
 static void diag_fields(Wire *wire, const Sent *sent, Diag *d) {
-    int64_t code = wire->out ? (int64_t)d->row->code : 0, labels = d->labels.count, notes = d->notes.count;
+    int64_t code = wire->out ? (int64_t)d->row->code : 0, notes = d->notes.count;
     wire_number(wire, &code);
     wire_text(wire, &d->message);
     span_fields(wire, sent, &d->span);
-    DiagLabel *label = wire_list(wire, d->labels.items, &labels, sizeof *label);
-    for (int64_t i = 0; i < labels; i++) {
-        wire_text(wire, &label[i].text);
-        span_fields(wire, sent, &label[i].span);
-        wire->broken |= !label[i].text;
-    }
+    DiagLabel *label, *fix;
+    int64_t labels = label_fields(wire, sent, d->labels.items, d->labels.count, &label);
+    int64_t fixes = label_fields(wire, sent, d->fixes.items, d->fixes.count, &fix);
     const char **note = wire_list(wire, d->notes.items, &notes, sizeof *note);
     for (int64_t i = 0; i < notes; i++) {
         wire_text(wire, &note[i]);
@@ -41,6 +48,7 @@ static void diag_fields(Wire *wire, const Sent *sent, Diag *d) {
     d->row = code == (int)code ? diag_row((int)code) : NULL;
     wire->broken |= !d->row || !d->message;
     for (int64_t i = 0; i < labels && !wire->broken; i++) vec_push(d->arena, &d->labels, label[i]);
+    for (int64_t i = 0; i < fixes && !wire->broken; i++) vec_push(d->arena, &d->fixes, fix[i]);
     for (int64_t i = 0; i < notes && !wire->broken; i++) vec_push(d->arena, &d->notes, note[i]);
 }
 

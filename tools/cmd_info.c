@@ -1,6 +1,7 @@
 // The commands that print information: targets, docs, layout, doctor.
 #include "runtime/api/info.h"
 #include "runtime/api/status.h"
+#include "runtime/editor/editor.h"
 #include "tools/tool.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
@@ -32,8 +33,9 @@ bool command_docs(Tool *tool, int *code) {
     else if (strcmp(what, "bash") == 0) help_bash(&text);
 #ifndef TILEC_NO_CODEGEN
     else if (strcmp(what, "passes") == 0) passes_document(&text);
+    else if (strcmp(what, "textmate") == 0) editor_textmate(&text);
 #endif
-    else return tool_usage(tool, "give one of cli, man, bash, passes");
+    else return tool_usage(tool, "give one of cli, man, bash, passes, textmate");
     fputs(sb_text(&text), stdout);
     return true;
 }

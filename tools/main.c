@@ -8,7 +8,7 @@
 static const CommandFn commands[COMMAND_COUNT] = {
 #ifndef TILEC_NO_CODEGEN
     [COMMAND_BUILD] = command_build,   [COMMAND_OPT] = command_opt,         [COMMAND_PASSES] = command_passes,
-    [COMMAND_TUNE] = command_tune,
+    [COMMAND_TUNE] = command_tune,     [COMMAND_LSP] = command_lsp,
 #endif
     [COMMAND_TEST] = command_test,     [COMMAND_RUN] = command_run,         [COMMAND_TARGETS] = command_targets,
     [COMMAND_LAYOUT] = command_layout, [COMMAND_EXPLAIN] = command_explain, [COMMAND_DOCTOR] = command_doctor,

@@ -24,6 +24,7 @@ enum {   // the words of options.def's column `commands`
     REDUCE = 1 << COMMAND_REDUCE,
     DOCTOR = 1 << COMMAND_DOCTOR,
     FMT = 1 << COMMAND_FMT,
+    LSP = 1 << COMMAND_LSP,
     ALL = ~0,
 };
 

@@ -17,6 +17,7 @@ typedef enum {
     COMMAND_OPT,
     COMMAND_PASSES,
     COMMAND_TUNE,
+    COMMAND_LSP,
 #endif
 } Command;
 

@@ -15,6 +15,7 @@
 //     bench, bench_flags          times a launch on the device (bench, tune)
 //     source, format              a text as tokens and brackets; its standard form (fmt, reduce)
 //     tune                        times all combinations of tunables (tune)
+//     lsp/                        serves editors: messages, document (open files), requests, cmd_lsp (the loop)
 //     reduce/                     makes a failing program small: edits, oracle (the command), cmd_reduce
 #pragma once
 #include "runtime/compile/load_module.h"
@@ -42,6 +43,7 @@ bool command_tune(Tool *tool, int *code);
 bool command_opt(Tool *tool, int *code);
 bool command_reduce(Tool *tool, int *code);
 bool command_fmt(Tool *tool, int *code);
+bool command_lsp(Tool *tool, int *code);
 bool command_passes(Tool *tool, int *code);
 bool command_targets(Tool *tool, int *code);
 bool command_layout(Tool *tool, int *code);

@@ -142,9 +142,9 @@ static void json_is_one_object_a_line(void **state) {
         "{\"code\":\"T0001\",\"severity\":\"error\",\"message\":\"cannot read 'a\\\"b\\\\c\\n\\u0001\\ufffd': gone\","
         "\"file\":\"a.tile\",\"line\":4,\"column\":15,\"end_line\":4,\"end_column\":16,"
         "\"remedy\":\"check the path and its permissions\",\"labels\":[{\"text\":\"call\",\"file\":\"a.tile\","
-        "\"line\":2,\"column\":5,\"end_line\":2,\"end_column\":9}],\"notes\":[\"one\",\"two\"]}\n"
+        "\"line\":2,\"column\":5,\"end_line\":2,\"end_column\":9}],\"fixes\":[],\"notes\":[\"one\",\"two\"]}\n"
         "{\"code\":\"T9902\",\"severity\":\"error\",\"message\":\"out of memory\",\"remedy\":\"give the process more "
-        "memory, or compile fewer kernels at a time\",\"labels\":[],\"notes\":[]}\n");
+        "memory, or compile fewer kernels at a time\",\"labels\":[],\"fixes\":[],\"notes\":[]}\n");
 }
 
 static void color_changes_nothing_but_color(void **state) {
@@ -192,8 +192,17 @@ static void a_remark_is_listed_a_single_time(void **state) {
 
 static void diagnostics_are_data(void **state) {
     DiagSink *sink = sink_with_source(*state);
-    diag(sink, at(2, 10, 13), T_CANNOT_READ, "foo", "gone");
+    Diag *d = diag(sink, at(2, 10, 13), T_CANNOT_READ, "foo", "gone");
+    diag_suggest(d, at(2, 10, 13), "fob");
+    diag_suggest(d, at(2, 10, 13), NULL);
+    diag_suggest(d, (Span){0}, "bar");   // no place: a note alone
     DiagView view = diag_view(sink, 0);
+    assert_int_equal(view.note_count, 2);
+    assert_string_equal(view.notes[0], "did you mean 'fob'?");
+    assert_int_equal(view.fix_count, 1);
+    assert_string_equal(view.fixes[0].text, "fob");
+    assert_int_equal(view.fixes[0].span.column, 10);
+    assert_non_null(strstr(rendered(sink, *state, DIAG_JSON), "\"fixes\":[{\"text\":\"fob\""));
     assert_int_equal(view.code, T_CANNOT_READ);
     assert_int_equal(view.severity, SEVERITY_ERROR);
     assert_string_equal(view.file, "a.tile");
@@ -209,7 +218,7 @@ static DiagSink *full_sink(Arena *arena) {
     Span there = {other, 1, 1, 1, 4};
     Diag *d = diag(sink, at(2, 10, 13), T_UNKNOWN_NAME, "foo");
     diag_label(d, there, "declared here");
-    diag_note(d, "did you mean '%s'?", "fob");
+    diag_suggest(d, at(2, 10, 13), "fob");
     diag(sink, (Span){0}, T_SPILLS, "k", 1, 2, 3);
     for (int i = 0; i < 2; i++) diag(sink, there, T_UNKNOWN_NAME, "one");
     for (int i = 0; i < 120; i++) diag(sink, (Span){0}, T_UNKNOWN_TARGET, "sm_1");

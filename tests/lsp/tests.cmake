@@ -1,0 +1,13 @@
+# An editor's session with `tilec lsp`.
+add_test(NAME lsp_session COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/lsp/session.py $<TARGET_FILE:tilec>
+                                  ${PROJECT_SOURCE_DIR})
+tilec_tier("release:1;debug:1" lsp_session)
+set_tests_properties(lsp_session PROPERTIES TIMEOUT 300
+                     REQUIRED_FILES "$<TARGET_FILE:tilec>;${CMAKE_CURRENT_SOURCE_DIR}/lsp;${PROJECT_SOURCE_DIR}/examples")
+
+# The extension that packages the server, for VS Code.
+add_test(NAME lsp_extension COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/lsp/packages.py ${PROJECT_SOURCE_DIR}
+                                    $<TARGET_FILE:tilec>)
+tilec_tier("release:1" lsp_extension)
+set_tests_properties(lsp_extension PROPERTIES TIMEOUT 300
+                     REQUIRED_FILES "$<TARGET_FILE:tilec>;${CMAKE_CURRENT_SOURCE_DIR}/lsp;${PROJECT_SOURCE_DIR}/editors")
