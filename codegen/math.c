@@ -345,7 +345,13 @@ static Value emit_extreme(Gen *gen, Expr *call) {
     return known_of(gen, call).narrow ? fit_bits(gen, result, 32, false) : result;
 }
 
-// Of non-negative integers, so unsigned arithmetic has room for a + b - 1.
+static Value ceildiv_unsigned(Gen *gen, Value a, Value b) {
+    Value quotient = LLVMBuildUDiv(gen->builder, a, b, "");
+    Value more = LLVMBuildICmp(gen->builder, LLVMIntNE, LLVMBuildMul(gen->builder, quotient, b, ""), a, "");
+    return LLVMBuildAdd(gen->builder, quotient, LLVMBuildZExt(gen->builder, more, LLVMTypeOf(a), ""), "");
+}
+
+// Of non-negative integers, so that of signed types unsigned arithmetic has room for a + b - 1.
 static Value emit_ceildiv(Gen *gen, Expr *call) {
     LLVMBuilderRef builder = gen->builder;
     Expr *a = ARG(call, CEILDIV, a).value, *b = ARG(call, CEILDIV, b).value;
@@ -361,6 +367,7 @@ static Value emit_ceildiv(Gen *gen, Expr *call) {
         Value is_zero = LLVMBuildICmp(builder, LLVMIntEQ, right, LLVMConstNull(type), "");
         right = choose(gen, is_zero, one, right);
     }
+    if (type_kind(call->type) == KIND_UINT) return ceildiv_unsigned(gen, left, right);
     Value up = LLVMBuildAdd(builder, left, LLVMBuildSub(builder, right, one, ""), "");
     Value result = LLVMBuildUDiv(builder, up, right, "");
     return call->type == TYPE_I64 && known_of(gen, call).narrow ? fit_bits(gen, result, 32, true) : result;

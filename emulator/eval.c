@@ -122,7 +122,10 @@ static void int_op(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, co
     case X_NEG: EACH_LANE(dst->i[l] = (int64_t)(0 - (uint64_t)a->i[l])) break;
     case X_NOT: EACH_LANE(dst->i[l] = !a->i[l]) return;
     case X_BITNOT: EACH_LANE(dst->i[l] = ~a->i[l]) break;
-    case X_ABS: EACH_LANE(uint64_t x = (uint64_t)a->i[l]; dst->i[l] = (int64_t)(a->i[l] < 0 ? 0 - x : x)) break;
+    case X_ABS:
+        EACH_LANE(uint64_t x = (uint64_t)a->i[l];
+                  dst->i[l] = (int64_t)(a->i[l] < 0 && in->type != TYPE_U64 ? 0 - x : x))
+        break;
     default: int_compare(in, dst, a, b); return;
     }
     if (in->type != TYPE_I64 && in->type != TYPE_U64) wrap(in, dst);

@@ -161,6 +161,7 @@ static const char *call_text(CNames *names, const Expr *expr) {
         return type_is_float(type) ? TEXT("%s_real(%s, %s)", name, a, b)
                                    : TEXT("%s(%d, %s, %s)", name, is_signed(type), a, b);
     }
+    if (op == OP_ABS && type_kind(type) == KIND_UINT) return a;
     if (op == OP_ABS && !type_is_float(type)) return rounded(names, type, TEXT("absolute(%s)", a));
     return function_text(names, op, expr->type, c_converted(names, TYPE_F64, type, a));
 }

@@ -144,14 +144,17 @@ static Scalar eval_call(Eval *e, const Expr *expr) {
         if (op == OP_CEILDIV) {
             Scalar quotient = divide(e, BIN_DIV, a.type, a.integer, b.integer);
             Scalar rest = divide(e, BIN_MOD, a.type, a.integer, b.integer);
-            return scalar_integer(a.type, quotient.integer + (rest.integer > 0));
+            bool more = type_kind(a.type) == KIND_INT ? rest.integer > 0 : rest.integer != 0;
+            return scalar_integer(a.type, quotient.integer + more);
         }
         bool below = scalar_truth(type_is_float(a.type) ? float_binary(e, BIN_LT, a.type, a.real, b.real)
                                                         : integer_binary(e, BIN_LT, a.type, a.integer, b.integer));
         return below == (op == OP_MIN) ? a : b;
     }
-    if (op == OP_ABS && !type_is_float(a.type))
-        return scalar_integer(a.type, a.integer < 0 ? (int64_t)(0 - (uint64_t)a.integer) : a.integer);
+    if (op == OP_ABS && !type_is_float(a.type)) {
+        bool negative = type_kind(a.type) == KIND_INT && a.integer < 0;
+        return scalar_integer(a.type, negative ? (int64_t)(0 - (uint64_t)a.integer) : a.integer);
+    }
     return float_call(e, op, expr->type, scalar_double(a));
 }
 

@@ -43,6 +43,11 @@ class Kernel(programs.Expressions):
             value = self.expression(type_, self.random.randint(1, 3), [1], ["t"])
             self.outputs.append((type_, f"ieee({value})" if type_ != "bool" else value))
 
+    def integer(self, type_, more):
+        if type_[0] == "u" and self.chance(0.1):
+            return f"ceildiv({more(type_)}, {type_}({self.pick([1, 2, 3, 100, 2 ** programs.WIDTH[type_] // 2 - 1])}))"
+        return super().integer(type_, more)
+
     def leaf(self, type_, shape, names):
         if type_ not in self.arrays:
             self.arrays[type_] = [self.constant(type_) for _ in range(SLOTS)]

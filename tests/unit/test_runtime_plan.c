@@ -683,8 +683,8 @@ static void test_host_arithmetic(void **state) {
 
 // Either operand decides, `!=` of truths, and what `ieee` leaves to the host as it is.
 static void test_host_logic(void **state) {
-    static const char *const hold[] = {"!(n < 8 && n < 7)", "n < 0 || n == 7", "b != (n == 8)", "ieee(x) == -2.5",
-                                       "ieee(n) == 7"};
+    static const char *const hold[] = {"!(n < 8 && n < 7)", "n < 0 || n == 7",         "b != (n == 8)",
+                                       "ieee(x) == -2.5",   "u64(-3) == abs(u64(-3))", "ieee(n) == 7"};
     Fixture f;
     setup(&f, *state);
     for (int i = 0; i < COUNT_OF(hold); i++) {
