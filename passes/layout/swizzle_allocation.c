@@ -309,8 +309,9 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
         int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
         attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
         if (conflicts > 0)
-            REMARK_NOTE(context, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name, "%d with layout %s",
-                        (int)conflicts, layout_text(context->arena, access->buf->layout));
+            REMARK_NOTE(context, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name,
+                        "%d extra wavefronts for a warp, with layout %s", (int)conflicts,
+                        layout_text(context->arena, access->buf->layout));
     }
 }
 

@@ -127,7 +127,7 @@ class Channels:
             self.deeper(lambda: self.filled(channel, "", known))
             self.add("}")
             return
-        handle = self.name("f")
+        handle = self.name("hf")
         self.add(f"let {handle} = acquire({channel.name});")
         self.filled(channel, handle, known)
         self.add(f"commit({handle});")
@@ -139,7 +139,7 @@ class Channels:
             self.deeper(lambda: (self.used(channel, "", totals), self.catch_up()))
             self.add("}")
             return
-        handle = self.name("u")
+        handle = self.name("hu")
         self.add(f"let {handle} = receive({channel.name});")
         self.used(channel, handle, totals)
         end = f"release({handle});"
