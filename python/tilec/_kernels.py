@@ -25,12 +25,12 @@ Selection.__doc__ = "What a launch does: index and symbol of its variant, kernel
 
 class Parameter:
     """A parameter as it is declared: `name`, `type`, and of a tensor `mode`, `shape`, `alias`."""
-    __slots__ = ("name", "type", "mode", "shape", "alias", "dims")
+    __slots__ = ("name", "type", "mode", "shape", "strides", "alias", "dims")
 
     def __init__(self, declared):
         self.name, self.type = declared["name"], declared["type"]
         self.mode, self.shape = declared.get("mode"), declared.get("shape")
-        self.alias = declared.get("alias")
+        self.strides, self.alias = declared.get("strides"), declared.get("alias")
         self.dims = [text if text.isidentifier() else None for text in self.shape or ()]
 
     @property

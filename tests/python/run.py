@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests of the Python package: run.py BUILD TEST [--needs MODULE ...] runs TEST.py of this folder with the first Python that has the modules.
 
-Those asked: that of .deps/python, which `./dev test full` makes; the one that runs this; Debian's. Exit 77, with the reason: none has them.
+Those asked: TILEC_TEST_PYTHON alone, where it is set; else that of the virtual environment .deps/python, the one that runs this, Debian's. Exit 77, with
+the reason: none has them.
 """
 import argparse
 import os
@@ -28,6 +29,6 @@ else:
     sys.exit(77)
 environment = {**os.environ, "PYTHONPATH": f"{options.build}/python", "PYTHONDONTWRITEBYTECODE": "1",
                "TILEC_TEST_BUILD": str(options.build), "TILEC_TEST_SOURCE": str(ROOT)}
-environment["LD_LIBRARY_PATH"] = f"{options.build}/tests/fake_cuda"   # a driver that only takes notes
-environment["FAKE_CUDA_PARAMS"] = "1"
+if options.test == "test_package":   # a driver that only takes notes
+    environment |= {"LD_LIBRARY_PATH": f"{options.build}/tests/fake_cuda", "FAKE_CUDA_PARAMS": "1"}
 sys.exit(subprocess.run([python, "-W", "error::ResourceWarning", str(HERE / f"{options.test}.py")], env=environment).returncode)

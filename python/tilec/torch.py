@@ -1,0 +1,263 @@
+"""Operators of PyTorch from a source: what they take and make follows from its declarations.
+
+    >>> import tilec.torch
+    >>> norm = tilec.torch.load("rmsnorm.tile").rmsnorm
+    >>> y = norm(x, w, 1e-6)                   # torch.ops.tilec.rmsnorm
+
+An operator is functional: it takes the tensors that the kernel reads, and its scalars, and returns the tensors that the kernel
+writes; a tensor that the kernel reads and writes (`inout`) is changed in place. It has shapes for `torch.compile`, with dynamic
+shapes too; a kernel `NAME_backward` of the same file is its gradient. Tensors of the CPU run on the emulator.
+"""
+import re
+
+import torch
+
+from . import _arrays, _tilec
+from ._kernels import _FLOATS, _Consts, load as _load
+from ._expressions import parse
+
+_NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
+_TAGS = tuple(getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name))
+_libraries = {}    # by namespace: torch.library.Library
+_operators = {}    # by qualified name
+
+
+class Operator:
+    """A kernel as an operator: `op(*args)`; `op.overload` is that of torch.ops, `op.schema` its schema."""
+
+    def __init__(self, namespace, kernel):
+        self.kernel, self.name = kernel, kernel.name
+        self.qualified = f"{namespace}::{kernel.name}"
+        self.inputs = [p for p in kernel.params if p.mode != "out"]
+        self.outputs = [p for p in kernel.params if p.mode == "out"]
+        self.is_functional = all(p.mode != "inout" for p in kernel.params)
+        self._bindings = [(at, d, name) for at, p in enumerate(self.inputs) for d, name in enumerate(p.dims)
+                          if name is not None and name not in kernel.source.consts]
+        self._first = next((at for at, p in enumerate(self.inputs) if p.is_tensor), None)
+        self._dense = [at for at, p in enumerate(self.inputs) if p.mode == "in" and not p.strides]
+        self._type_sources = {p.type: at for at, p in reversed(list(enumerate(self.inputs)))
+                              if p.is_tensor and p.type in kernel.type_names}
+        self._like = [self._input_like(p) for p in self.outputs]
+        self._shapes = [[parse(text) for text in p.shape] for p in self.outputs]
+        self._consts = {name: _Consts(kernel)[name] for name in self._used_consts()}
+        self.extras = self._missing_names()
+        self.schema = self._make_schema()
+
+    def __repr__(self):
+        return f"<tilec operator {self.qualified}{self.schema}>"
+
+    def __call__(self, *args, **keywords):
+        return self.overload(*args, **keywords)
+
+    def _input_like(self, output):
+        """The input whose strides an output takes, where it may have any: that of the same shape. None: dense."""
+        if output.strides:
+            for at, p in enumerate(self.inputs):
+                if p.is_tensor and p.strides and p.shape == output.shape:
+                    return at
+        return None
+
+    # ---- schema ----
+
+    def _used(self):
+        return {name for p in self.outputs for text in p.shape for name in _NAMES.findall(text)}
+
+    def _used_consts(self):
+        return self._used() & set(self.kernel.source.consts)
+
+    def _missing_names(self):
+        """Further keywords: dims of outputs, and compile-time names, that no argument shows. By name their kinds."""
+        kernel = self.kernel
+        known = {name for _, _, name in self._bindings} | set(self._type_sources) | set(kernel.values) | set(self._consts)
+        known |= {p.name for p in self.inputs if not p.is_tensor and p.type not in _FLOATS}
+        needed = {name: "number" for name in sorted(self._used())} | kernel.names
+        return {name: kind for name, kind in needed.items() if name not in known}
+
+    def _make_schema(self):
+        args, letter = [], 0
+        for p in self.inputs:
+            if p.mode == "inout":
+                args.append(f"Tensor({chr(ord('a') + letter)}!) {p.name}")
+                letter += 1
+            elif p.is_tensor:
+                args.append(f"Tensor {p.name}")
+            else:
+                kind = p.kind(self.kernel.type_names)
+                args.append({"f": "float", "n": "float", "i": "SymInt", "b": "bool"}[kind] + f" {p.name}")
+        if self.extras:
+            args.append("*")
+            args += [f"{'str' if kind == 'type' else 'SymInt'} {name}" for name, kind in self.extras.items()]
+        made = ["Tensor"] * len(self.outputs)
+        return f"({', '.join(args)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
+
+    # ---- running ----
+
+    def _names_of(self, args, keywords):
+        names = dict(self._consts)
+        names.update(self.kernel.values)
+        for p, value in zip(self.inputs, args):
+            if not p.is_tensor:
+                names[p.name] = value
+        for at, d, name in reversed(self._bindings):
+            names[name] = args[at].shape[d]
+        names.update(keywords)
+        return names
+
+    def _make_outputs(self, args, keywords, names):
+        if self._first is None:
+            raise TypeError(f"{self.qualified} has no tensor among its arguments, so its outputs have no device")
+        like, out = args[self._first], []
+        for p, shape, same in zip(self.outputs, self._shapes, self._like):
+            if p.type in self._type_sources:
+                dtype = args[self._type_sources[p.type]].dtype
+            else:
+                dtype = _arrays.torch_type(keywords.get(p.type) or self.kernel.values.get(p.type, p.type))
+            if same is not None:
+                out.append(torch.empty_like(args[same], dtype=dtype))
+            else:
+                out.append(torch.empty([extent(names) for extent in shape], dtype=dtype, device=like.device))
+        return out
+
+    def run(self, *args, **keywords):
+        """On tensors with memory."""
+        args = list(args)
+        for at in self._dense:
+            if not args[at].is_contiguous():
+                args[at] = args[at].contiguous()
+        outputs = self._make_outputs(args, keywords, self._names_of(args, keywords)) if self.outputs else []
+        given, made = iter(args), iter(outputs)
+        full = [next(made if p.mode == "out" else given) for p in self.kernel.params]
+        if keywords:
+            self.kernel(*full, **{name: value for name, value in keywords.items() if name in self.kernel.names})
+        else:
+            self.kernel(*full)
+        return self._returned(outputs)
+
+    def shape_of_outputs(self, *args, **keywords):
+        """On tensors without memory. Extents that one name stands for have to be equal."""
+        names = self._names_of(args, keywords)
+        for at, p in enumerate(self.inputs):
+            if p.is_tensor:
+                torch._check(args[at].dim() == len(p.shape), lambda: f"{self.qualified}: '{p.name}' has {len(p.shape)} dims")
+        for at, d, name in self._bindings:
+            torch._check(args[at].shape[d] == names[name],
+                         lambda: f"{self.qualified}: dim {d} of '{self.inputs[at].name}' is {name}, as another one is")
+        return self._returned(self._make_outputs(args, keywords, names) if self.outputs else [])
+
+    @staticmethod
+    def _returned(outputs):
+        return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+class _Gradient:
+    """The gradient of an operator by another one, whose parameters say what they are: names of inputs and outputs of the
+    first, `dNAME` of an output for its gradient, and, written, `dNAME` of an input. An output whose gradient it does not take
+    is not differentiable; an input whose gradient it does not write has none."""
+
+    def __init__(self, forward, backward):
+        self.forward, self.backward = forward, backward
+        self.inputs = [p.name for p in forward.inputs]
+        self.outputs = [p.name for p in forward.outputs]
+        self.made = [p.name for p in backward.outputs]
+        self.problem = self._problem()
+
+    def _problem(self):
+        known = {*self.inputs, *self.outputs, *(f"d{name}" for name in self.outputs)}
+        gradients = {f"d{p.name}" for p in self.forward.inputs if p.is_tensor}
+        for p in self.backward.kernel.params:
+            if p.name not in (known if p.mode in (None, "in") else gradients):
+                return f"'{p.name}' of {self.backward.name} is neither a tensor of {self.forward.name} nor a gradient of one"
+        return "it has further keywords" if self.backward.extras else None
+
+    def setup(self, ctx, inputs, output, keyword_only_inputs=None):
+        outputs = output if isinstance(output, tuple) else (output,)
+        values = dict(zip(self.inputs, inputs)) | dict(zip(self.outputs, outputs))
+        used = [p.name for p in self.backward.inputs if p.name in values]
+        shown = [p.name for p in self.backward.inputs if p.mode == "inout"]
+        ctx.tensors = [name for name in dict.fromkeys(used + [name[1:] for name in shown]) if isinstance(values[name], torch.Tensor)]
+        ctx.save_for_backward(*(values[name] for name in ctx.tensors))
+        ctx.scalars = {name: values[name] for name in used if name not in ctx.tensors}
+        taken = {p.name for p in self.backward.inputs}
+        ctx.mark_non_differentiable(*(o for name, o in zip(self.outputs, outputs) if f"d{name}" not in taken))
+        ctx.types = {name: value.dtype for name, value in zip(self.inputs, inputs) if isinstance(value, torch.Tensor)}
+
+    def __call__(self, ctx, *gradients):
+        values = dict(zip(ctx.tensors, ctx.saved_tensors)) | ctx.scalars
+        values |= {f"d{name}": gradient.contiguous() for name, gradient in zip(self.outputs, gradients)}
+        for p in self.backward.inputs:   # sums begin at zero
+            if p.mode == "inout":
+                x = values[p.name[1:]]
+                values[p.name] = torch.zeros_like(x, dtype=_arrays.torch_type(p.type), memory_format=torch.contiguous_format)
+        made = self.backward(*(values[p.name] for p in self.backward.inputs))
+        made = made if isinstance(made, tuple) else () if made is None else (made,)
+        found = dict(zip(self.made, made)) | {p.name: values[p.name] for p in self.backward.inputs if p.mode == "inout"}
+        out = [found.get(f"d{name}") for name in self.inputs]
+        return tuple(None if g is None else g.to(ctx.types[name]) for name, g in zip(self.inputs, out))
+
+
+def _register(namespace, op):
+    library = _libraries.setdefault(namespace, torch.library.Library(namespace, "FRAGMENT"))
+    library.define(op.name + op.schema, tags=_TAGS)
+    for key in ("CPU", "CUDA"):
+        library.impl(op.name, op.run, key)
+    torch.library.register_fake(op.qualified, op.shape_of_outputs, lib=library)
+    op.overload = getattr(getattr(torch.ops, namespace), op.name).default
+
+
+def _no_gradient(op, why):
+    def backward(ctx, *gradients):
+        raise NotImplementedError(f"{op.qualified} has no gradient: {why}")
+    return backward, None
+
+
+def _register_gradient(namespace, op, backward):
+    if not op.is_functional or not op.outputs:
+        return
+    why = f"its source has no kernel {op.name}_backward"
+    gradient = _Gradient(op, backward) if backward else None
+    call, setup = (gradient, gradient.setup) if gradient and not gradient.problem else _no_gradient(op, gradient.problem if gradient else why)
+    keywords = {"setup_context": setup} if setup else {}
+    torch.library.register_autograd(op.qualified, call, lib=_libraries[namespace], **keywords)
+
+
+def _is_callable(kernel):
+    """Kernels that only a program calls may take what no host has: tensor maps."""
+    return all(p.type in _tilec.types or p.type in kernel.type_names for p in kernel.params)
+
+
+class Operators(dict):
+    """Operators by name; also as attributes."""
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the source has no kernel '{name}'; it has {', '.join(self)}") from None
+
+
+def load(path=None, /, *, source=None, name="<source>", namespace="tilec", only=None, gradients=None, **values):
+    """Registers the kernels and programs of a file, or of the text `source`, as torch.ops.NAMESPACE.NAME; returns them by name.
+
+    `only`: names of those to register. `gradients`: by name of a kernel that of the kernel of its gradient, where it is not
+    NAME_backward. `values`: of compile-time names, tunables and consts of the file. A name is registered once in a process: the
+    same source again gives the same operators, another one needs another namespace.
+    """
+    kernels = _load(path, source=source, name=name, **values)
+    out, new = Operators(), []
+    for kernel in kernels.values():
+        if kernel.name not in only if only is not None else not _is_callable(kernel):
+            continue
+        identity = (kernels.text, tuple(sorted((k, str(v)) for k, v in kernel.values.items())))
+        known = _operators.get(f"{namespace}::{kernel.name}")
+        if known and known.identity != identity:
+            raise ValueError(f"torch.ops.{namespace}.{kernel.name} is of another source, or has other values: pass namespace=")
+        out[kernel.name] = known or Operator(namespace, kernel)
+        if not known:
+            out[kernel.name].identity = identity
+            new.append(out[kernel.name])
+    for op in new:
+        _register(namespace, op)
+        _operators[op.qualified] = op
+    for op in new:
+        _register_gradient(namespace, op, out.get((gradients or {}).get(op.name, f"{op.name}_backward")))
+    return out
