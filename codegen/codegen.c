@@ -365,3 +365,9 @@ bool codegen_module(const Module *module, const CodegenOptions *options, bool em
     result->seconds = now() - start;
     return true;
 }
+
+const char *llvm_version(Arena *arena) {
+    unsigned major, minor, patch;
+    LLVMGetVersion(&major, &minor, &patch);
+    return arena_printf(arena, "%u.%u.%u", major, minor, patch);
+}

@@ -59,6 +59,7 @@ typedef struct AssembleOptions {
 } AssembleOptions;
 
 // ptxas, loading while there is no PTX yet; NULL: there is none, or it cannot be had to wait. `assemble` finishes it.
+const char *llvm_version(Arena *arena);   // "22.1.0"
 Process *start_assembler(Arena *arena, Failure *failure, const AssembleOptions *options);
 void stop_assembler(Process *started);   // one that `assemble` did not get to; NULL and a finished one are allowed
 

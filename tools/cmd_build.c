@@ -56,7 +56,7 @@ static bool add_kind(Build *b, const char *name, size_t length) {
         return true;
     }
     diag(b->tool->sink, (Span){0}, T_OPTION_VALUE, "emit", arena_strndup(b->tool->arena, name, length),
-         "one of tile, llvm, ptx, cubin, sass, manifest, header, launcher, layouts");
+         arena_printf(b->tool->arena, "one of %s", option_infos[OPTION_EMIT].values));
     return false;
 }
 

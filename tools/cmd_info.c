@@ -25,17 +25,24 @@ bool command_targets(Tool *tool, int *code) {
 
 bool command_docs(Tool *tool, int *code) {
     (void)code;
-    const char *what = tool->options.operands.count == 1 ? tool->options.operands.items[0] : "";
+    int count = tool->options.operands.count;
+    const char *what = count ? tool->options.operands.items[0] : "";
     StrBuf text;
     sb_init(&text, tool->arena);
-    if (strcmp(what, "cli") == 0) help_markdown(&text);
+    if (strcmp(what, "man") == 0 && count == 2) {
+        const char *command = tool->options.operands.items[1];
+        if (!help_manual_of(command, &text)) return tool_usage(tool, "there is no command '%s'", command);
+    } else if (count > 1) return tool_usage(tool, "only `man` takes a command");
+    else if (strcmp(what, "cli") == 0) help_markdown(&text);
     else if (strcmp(what, "man") == 0) help_manual(&text);
     else if (strcmp(what, "bash") == 0) help_bash(&text);
+    else if (strcmp(what, "zsh") == 0) help_zsh(&text);
+    else if (strcmp(what, "fish") == 0) help_fish(&text);
 #ifndef TILEC_NO_CODEGEN
     else if (strcmp(what, "passes") == 0) passes_document(&text);
     else if (strcmp(what, "textmate") == 0) editor_textmate(&text);
 #endif
-    else return tool_usage(tool, "give one of cli, man, bash, passes, textmate");
+    else return tool_usage(tool, "give one of cli, man, bash, zsh, fish, passes, textmate");
     fputs(sb_text(&text), stdout);
     return true;
 }
@@ -56,6 +63,7 @@ bool command_doctor(Tool *tool, int *code) {
     sb_init(&text, tool->arena);
     sb_printf(&text, "tilec      %s\n", tilec_version());
 #ifndef TILEC_NO_CODEGEN
+    report_llvm(tool->arena, &text);
     report_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
 #endif
     info_device(tool->arena, &text);

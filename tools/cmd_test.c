@@ -133,7 +133,7 @@ static bool test_one(TestRun *run, const char *path, TestCounts *counts) {
 bool command_test(Tool *tool, int *code) {
     TestRun run = {.tool = tool};
     const Options *o = &tool->options;
-    int on = option_choice(o, tool->sink, OPTION_DEVICE, "emu gpu", 0);
+    int on = option_choice(o, tool->sink, OPTION_DEVICE, 0);
     int64_t seed = 1;
     if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed)) return false;
     int64_t max_steps;

@@ -1,5 +1,6 @@
 // Texts generated from the tables of commands and options.
 #include "tools/options.h"
+#include <ctype.h>
 #include <string.h>
 
 enum { WIDTH = 100, INDENT = 30 };
@@ -116,51 +117,58 @@ static void roff_text(const char *text, StrBuf *out) {
     }
 }
 
-void help_manual(StrBuf *out) {
-    sb_str(out, ".TH TILEC 1\n.SH NAME\ntilec \\- compiler for GPU tile kernels\n.SH SYNOPSIS\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        sb_printf(out, ".B tilec %s\n[option...] ", command_infos[i].name);
-        roff_text(command_infos[i].operands, out);
-        sb_str(out, "\n.br\n");
-    }
-    sb_str(out, ".SH COMMANDS\n");
-    for (int i = 0; i < COMMAND_COUNT; i++) {
-        sb_printf(out, ".TP\n.B %s\n", command_infos[i].name);
-        roff_text(command_infos[i].summary, out);
-        sb_char(out, '\n');
-    }
-    sb_str(out, ".SH OPTIONS\n");
-    for (int i = 0; i < OPTION_COUNT; i++) {
-        StrBuf form;
-        sb_init(&form, out->arena);
-        option_form(&option_infos[i], &form);
-        sb_str(out, ".TP\n.B ");
-        roff_text(sb_text(&form), out);
-        sb_char(out, '\n');
-        roff_text(option_infos[i].help, out);
-        sb_char(out, '\n');
-    }
+static void manual_option(const OptionInfo *option, StrBuf *out) {
+    StrBuf form;
+    sb_init(&form, out->arena);
+    option_form(option, &form);
+    sb_str(out, ".TP\n.B ");
+    roff_text(sb_text(&form), out);
+    sb_char(out, '\n');
+    roff_text(option->help, out);
+    sb_char(out, '\n');
+}
+
+static void manual_synopsis(const CommandInfo *info, StrBuf *out) {
+    sb_printf(out, ".B tilec %s\n[option...] ", info->name);
+    roff_text(info->operands, out);
+    sb_str(out, "\n.br\n");
+}
+
+static void manual_end(StrBuf *out) {
     sb_str(
         out,
         ".SH EXIT STATUS\n0 ok, 1 the source, an argument or a test is wrong, 2 usage, 3 environment, 4 does not fit the "
         "target, 5 device fault, 70 internal error.\n");
 }
 
-// ---- bash ----
-
-void help_bash(StrBuf *out) {
-    sb_str(out, "# Completion of tilec for bash; made by `tilec docs bash`.\n_tilec() {\n"
-                "    local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=\n"
-                "    if [ \"$COMP_CWORD\" -eq 1 ]; then words=\"");
-    for (int i = 0; i < COMMAND_COUNT; i++) sb_printf(out, "%s%s", i ? " " : "", command_infos[i].name);
-    sb_str(out, "\"; fi\n    case $command in\n");
+void help_manual(StrBuf *out) {
+    sb_str(out, ".TH TILEC 1\n.SH NAME\ntilec \\- compiler for GPU tile kernels\n.SH SYNOPSIS\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) manual_synopsis(&command_infos[i], out);
+    sb_str(out, ".SH COMMANDS\nEach command has a page of its own: tilec-build(1).\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        sb_printf(out, "    %s) words+=\"", command_infos[i].name);
-        for (int o = 0; o < OPTION_COUNT; o++)
-            if (option_infos[o].commands >> i & 1)
-                sb_printf(out, " --%s%s", option_infos[o].name, option_infos[o].argument ? "=" : "");
-        sb_str(out, "\" ;;\n");
+        sb_printf(out, ".TP\n.B %s\n", command_infos[i].name);
+        roff_text(command_infos[i].summary, out);
+        sb_char(out, '\n');
     }
-    sb_str(out, "    esac\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\") $(compgen -f -- \"$word\"))\n}\n"
-                "complete -o nospace -F _tilec tilec\n");
+    sb_str(out, ".SH OPTIONS\n");
+    for (int i = 0; i < OPTION_COUNT; i++) manual_option(&option_infos[i], out);
+    manual_end(out);
+}
+
+bool help_manual_of(const char *name, StrBuf *out) {
+    int command = 0;
+    while (command < COMMAND_COUNT && strcmp(command_infos[command].name, name) != 0) command++;
+    if (command == COMMAND_COUNT) return false;
+    const CommandInfo *info = &command_infos[command];
+    sb_str(out, ".TH TILEC-");
+    for (const char *at = name; *at; at++) sb_char(out, (char)toupper((unsigned char)*at));
+    sb_printf(out, " 1\n.SH NAME\ntilec-%s \\- ", name);
+    roff_text(info->summary, out);
+    sb_str(out, "\n.SH SYNOPSIS\n");
+    manual_synopsis(info, out);
+    sb_str(out, ".SH OPTIONS\n");
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (option_infos[i].commands >> command & 1) manual_option(&option_infos[i], out);
+    manual_end(out);
+    return true;
 }

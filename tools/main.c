@@ -1,5 +1,6 @@
 // tilec: a thin client of the library. Results go to stdout, messages to stderr; the exit code is a TilecStatus.
 #include "runtime/api/status.h"
+#include "runtime/compile/compile.h"
 #include "runtime/worker/serve.h"
 #include "tools/tool.h"
 #include <string.h>
@@ -16,10 +17,22 @@ static const CommandFn commands[COMMAND_COUNT] = {
     [COMMAND_FMT] = command_fmt,       [COMMAND_CACHE] = command_cache,
 };
 
+// What a report of a bug needs: the commit, and the programs that make the code.
+static void print_version(Tool *tool) {
+    printf("tilec %s%s%s%s\n", tilec_version(), TILEC_COMMIT[0] ? " (" : "", TILEC_COMMIT, TILEC_COMMIT[0] ? ")" : "");
+    StrBuf text;
+    sb_init(&text, tool->arena);
+#ifndef TILEC_NO_CODEGEN
+    report_llvm(tool->arena, &text);
+    report_assembler(tool->arena, tool->failure, NULL, &text);
+#endif
+    fputs(sb_text(&text), stdout);
+}
+
 // --help and --version, of any command. True: handled.
 static bool answer_general(Tool *tool) {
     if (option_given(&tool->options, OPTION_VERSION)) {
-        printf("tilec %s\n", tilec_version());
+        print_version(tool);
         return true;
     }
     if (!option_given(&tool->options, OPTION_HELP)) return false;
@@ -32,8 +45,8 @@ static bool answer_general(Tool *tool) {
 }
 
 static bool check_common(Tool *tool) {
-    return option_choice(&tool->options, tool->sink, OPTION_COLOR, "auto always never", 0) >= 0 &&
-           option_choice(&tool->options, tool->sink, OPTION_DIAGNOSTICS, "text json", 0) >= 0;
+    return option_choice(&tool->options, tool->sink, OPTION_COLOR, 0) >= 0 &&
+           option_choice(&tool->options, tool->sink, OPTION_DIAGNOSTICS, 0) >= 0;
 }
 
 static int run(Tool *tool, int argc, char **argv) {

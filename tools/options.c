@@ -29,8 +29,8 @@ enum {   // the words of options.def's column `commands`
 };
 
 const OptionInfo option_infos[] = {
-#define OPTION(NAME, text, letter, argument, commands, group, help)                                                    \
-    [OPTION_##NAME] = {text, letter, argument, (unsigned)(commands), GROUP_##group, help},
+#define OPTION(NAME, text, letter, argument, values, commands, group, help)                                            \
+    [OPTION_##NAME] = {text, letter, argument, values, (unsigned)(commands), GROUP_##group, help},
 #include "tools/options.def"
 #undef OPTION
 };
@@ -174,8 +174,8 @@ bool option_read_number(DiagSink *sink, OptionId id, const char *text, int64_t l
     return false;
 }
 
-int option_choice(const Options *options, DiagSink *sink, OptionId id, const char *words, int otherwise) {
-    const char *text = option_text(options, id, NULL);
+int option_choice(const Options *options, DiagSink *sink, OptionId id, int otherwise) {
+    const char *text = option_text(options, id, NULL), *words = option_infos[id].values;
     if (!text) return otherwise;
     int index = 0;
     for (const char *word = words; *word; index++) {

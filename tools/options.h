@@ -22,7 +22,7 @@ typedef enum {
 } Command;
 
 typedef enum {
-#define OPTION(NAME, text, letter, argument, commands, group, help) OPTION_##NAME,
+#define OPTION(NAME, text, letter, argument, values, commands, group, help) OPTION_##NAME,
 #include "tools/options.def"
 #undef OPTION
     OPTION_COUNT
@@ -34,10 +34,15 @@ typedef struct CommandInfo {
     const char *name, *operands, *summary;
 } CommandInfo;
 
+// Values that a command of tilec lists, as the first word of a line.
+#define VALUES_TARGETS "tilec targets"
+#define VALUES_PASSES "tilec passes"
+
 typedef struct OptionInfo {
     const char *name;
     char letter;            // 0: none
     const char *argument;   // NULL: a flag
+    const char *values;     // the words that it is one of; NULL: any text
     unsigned commands;      // one bit per Command
     OptionGroup group;
     const char *help;
@@ -68,12 +73,16 @@ const char *option_text(const Options *options, OptionId id, const char *otherwi
 // A number in low..high. False: reported.
 bool option_number(const Options *options, DiagSink *sink, OptionId id, int64_t low, int64_t high, int64_t *value);
 bool option_read_number(DiagSink *sink, OptionId id, const char *text, int64_t low, int64_t high, int64_t *value);
-// The index of the value in a list of words ("emu gpu"); `otherwise`: the default; -1: reported.
-int option_choice(const Options *options, DiagSink *sink, OptionId id, const char *words, int otherwise);
+// The index of the value in the option's values; `otherwise`: the default; -1: reported.
+int option_choice(const Options *options, DiagSink *sink, OptionId id, int otherwise);
 
 // ---- derived texts (help.c) ----
 void help_overview(StrBuf *out);
 void help_command(Command command, StrBuf *out);
-void help_markdown(StrBuf *out);   // docs/reference/cli.md
-void help_manual(StrBuf *out);     // tilec.1, in mdoc's older cousin man(7)
-void help_bash(StrBuf *out);       // completion for bash
+void help_markdown(StrBuf *out);                         // docs/reference/cli.md
+void help_manual(StrBuf *out);                           // tilec.1, in mdoc's older cousin man(7)
+bool help_manual_of(const char *command, StrBuf *out);   // tilec-COMMAND.1; false: there is no such command
+// completion.c: completion for shells
+void help_bash(StrBuf *out);
+void help_zsh(StrBuf *out);
+void help_fish(StrBuf *out);

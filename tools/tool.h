@@ -5,7 +5,7 @@
 //
 //     main                        parses options, runs a command, prints diagnostics
 //     commands.def, options.def   the tables of commands and options
-//     options, help               parsing; --help, manual, completion, docs/reference/cli.md
+//     options, help, completion   parsing; --help, manual, docs/reference/cli.md; completion for shells
 //     tool                        defines, targets, tuning record, output
 //     subject                     the kernel that run, bench and tune work on
 //     cmd_*                       one file per command or group of commands

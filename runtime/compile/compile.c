@@ -279,6 +279,10 @@ void report_passes(StrBuf *out) {
     for (int i = 0; (pass = pass_at(i)); i++) sb_printf(out, "%-20s %s\n", pass->name, pass->summary);
 }
 
+void report_llvm(Arena *arena, StrBuf *out) {
+    sb_printf(out, "LLVM       %s\n", llvm_version(arena));
+}
+
 void report_assembler(Arena *arena, Failure *failure, const char *ptxas, StrBuf *out) {
     static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
     DiagSink *sink = diag_sink_new(arena);

@@ -71,5 +71,7 @@ bool run_pipeline(Module *module, const CompileOptions *options);
 void report_resources(const Plan *plan, StrBuf *out);
 void report_times(const CompileTimes *times, int kernels, StrBuf *out);
 void report_passes(StrBuf *out);   // the pipeline, a line for each pass
+// LLVM and the assembler, for --version and doctor.
+void report_llvm(Arena *arena, StrBuf *out);
 // The assembler that a compile would use, tried on an empty kernel. `ptxas`: its path; NULL: search.
 void report_assembler(Arena *arena, Failure *failure, const char *ptxas, StrBuf *out);

@@ -37,6 +37,11 @@ config.substitutions.append(("%programs", os.path.join(config.tilec_source_dir, 
 config.substitutions.append(
     ("%with-device", "env LD_LIBRARY_PATH=" + os.path.join(config.tilec_binary_dir, "tests", "fake_cuda"))
 )
+# Shells whose completion is tried where they are.
+for shell in ("zsh", "fish"):
+    if shutil.which(shell):
+        config.available_features.add(shell)
+
 # `%exits N command...`: runs the command and demands exit code N.
 config.substitutions.append(("%exits", "bash " + os.path.join(config.tilec_source_dir, "tests", "lit", "exits.sh")))
 
