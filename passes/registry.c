@@ -70,7 +70,7 @@ void passes_document(StrBuf *out) {
         out,
         "# Passes\n\n"
         "Made from `passes/passes.def` by `tilec docs passes`; do not edit. What the program looks like between "
-        "the\npasses is in [stages.md](../design/stages.md); how to write one in [adding-a-pass.md](../design/adding-a-pass.md).\n\n"
+        "the\npasses is in [lesson 5](../tutorial/05-stages.md); how to write one in [passes/README.md](../../passes/README.md).\n\n"
         "The pipeline:\n\n");
     for (int i = 0; i < COUNT_OF(steps); i++) sb_printf(out, "%2d. `%s`\n", i + 1, pipeline_step(i)->name);
     sb_str(out, "\n");

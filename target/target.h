@@ -1,6 +1,6 @@
 // Machine facts as data. Comes in: the name of a target, an instruction or a swizzle. Goes out: rows of tables: limits
 // of each architecture, its instructions with their register layouts, measured costs. Passes, emulator and codegen read
-// these rows; a number of a machine stands nowhere else. docs/design/adding-a-target.md is the recipe. The files:
+// these rows; a number of a machine stands nowhere else. target/README.md is the recipe. The files:
 //
 //     target.c    the architectures: limits, features, costs
 //     mma.c       tensor-core instructions of a warp

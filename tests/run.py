@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the tests of ctest and lit: `./dev test` builds what they need and calls this. docs/design/testing.md says what runs when.
+"""Runs the tests of ctest and lit: `./dev test` builds what they need and calls this. tests/README.md says what runs when.
 
 A step is one test in one build: release/program_gemm, debug/passes/unroll.tile. Its tier comes from its label in CMake
 (release:0 debug:1), for lit from LIT_TIERS; a step that takes longer than its tier allows moves to the next. A step that
@@ -329,7 +329,7 @@ def choose(steps, options):
     if options.shard:
         chosen = shard(chosen, *map(int, options.shard.split("/")))
     chosen = longest_first(chosen)
-    if options.budget:   # a gate: first what has to run, then tier 2 in an order of the seed's, without new seeds: docs/design/testing.md
+    if options.budget:   # a gate: first what has to run, then tier 2 in an order of the seed's, without new seeds: tests/README.md
         more = [step for step in chosen if step.tier == 2 and not step.new_seeds]
         random.Random(options.seed).shuffle(more)
         chosen = [step for step in chosen if step.tier < 2] + more

@@ -40,9 +40,11 @@ bool command_docs(Tool *tool, int *code) {
     else if (strcmp(what, "fish") == 0) help_fish(&text);
 #ifndef TILEC_NO_CODEGEN
     else if (strcmp(what, "passes") == 0) passes_document(&text);
+    else if (strcmp(what, "operations") == 0) ir_document_operations(&text);
+    else if (strcmp(what, "attributes") == 0) ir_document_attributes(&text);
     else if (strcmp(what, "textmate") == 0) editor_textmate(&text);
 #endif
-    else return tool_usage(tool, "give one of cli, man, bash, zsh, fish, passes, textmate");
+    else return tool_usage(tool, "give one of cli, man, bash, zsh, fish, passes, operations, attributes, textmate");
     fputs(sb_text(&text), stdout);
     return true;
 }

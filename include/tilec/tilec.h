@@ -26,9 +26,9 @@
 //               (TilecCompileOptions.threads: at most so many).
 //   Versions    Every structure that a caller makes starts with `size`, set by TILEC_INIT (a pair of strings, TilecDefine,
 //               alone has none), so that a program built against an older header keeps working. Elements of an array of
-//               structures all have one size. docs/design/product.md says what a minor version may change.
+//               structures all have one size. docs/design/launch.md says what a minor version may change.
 //
-// docs/reference/c-api.md is a complete program.
+// docs/tutorial/09-embedding.md is a complete program.
 #ifndef TILEC_H
 #define TILEC_H
 

@@ -1,5 +1,6 @@
 // Facts about the machine, and the layout calculator, for the command line.
 #pragma once
+#include "ir/document.h"   // its pages
 #include "support/strbuf.h"
 #include "target/target.h"
 

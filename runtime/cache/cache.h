@@ -1,4 +1,4 @@
-// The compile cache: from a request to the reply that it got. docs/design/product.md has the reasons.
+// The compile cache: from a request to the reply that it got. docs/design/launch.md has the reasons.
 //
 // In: a CompileRequest (runtime/worker/message.h). Out: its reply, kept from an earlier compile or made now. Whatever is
 // wrong with the cache is never an error of the compile. The files of runtime/cache/:

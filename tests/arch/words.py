@@ -27,13 +27,12 @@ WORDS = {
 PROSE = ["parted", "unparted", "boxwise", "unswitch", "unswitched", "part together", "spare factors"]
 DECODE = ["nobody", "whoever", "beside", "by way of"]   # not old words: prose that a reader has to decode
 PLAIN = re.compile(r"\.(h|def|md)$|^(?!tests/|bench/|examples/).*\.c$")   # where it is held out: the product and its documents
-LONG_DOCUMENTS = ("docs/design/decisions.md", "docs/notebook/hopper.md", "docs/notebook/performance.md")   # notebooks: headings alone
 FOREIGN = {"pthread_once", "pthread_once_t", "PTHREAD_ONCE_INIT", "RawDescriptionHelpFormatter"}   # names that others gave
 SENTENCE = 4   # a name of so many words is a sentence, as tests have: prose
 CODE = {".c", ".h", ".def", ".l", ".y", ".py", ".sh", ".cmake"}
 C_CODE = {".c", ".h", ".def", ".l", ".y", ".tile"}   # comments as in C
 PREFIX = re.compile(r"(?:// *)?([A-Z][A-Z0-9_-]*):(.*)")   # of FileCheck, or RUN
-LEFT_OUT = ("CHANGELOG.md", "tests/arch/words.py", "docs/notebook", "LICENSE", "tests/golden")
+LEFT_OUT = ("CHANGELOG.md", "tests/arch/words.py", "LICENSE", "tests/golden")
 
 source = pathlib.Path(sys.argv[1])
 problems = []
@@ -108,7 +107,7 @@ def check_prose(name, text):
         if name.endswith(".md") and line.startswith("#"):
             for word in set(re.findall(r"[a-z]+", line.lower())) & set(WORDS):
                 report(f"{name}:{number}", word, "a heading")
-        held_out = [] if name in LONG_DOCUMENTS else PROSE + (DECODE if PLAIN.search(name) else [])
+        held_out = PROSE + (DECODE if PLAIN.search(name) else [])
         for word in held_out:
             if re.search(rf"\b{word}\b", line, re.I):
                 report(f"{name}:{number}", word, "prose")

@@ -1,4 +1,4 @@
-"""Random kernels with channels (docs/language.md, Channels): a piece of generator.Program.
+"""Random kernels with channels (docs/reference/language.md, Channels): a piece of generator.Program.
 
 Roles stand in the order in which they hand tiles on, and each trip fills and empties the same slots in all of them, at most as many as
 a channel has; so no program waits for itself: a wait leads to an earlier role of the same trip, or to an earlier trip.

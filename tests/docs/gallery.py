@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""docs/reference/gallery.md from examples/: gallery.py TILEC SOURCE_DIR [--check | --check-text | --text]
+
+A row for each example: the formula that its first comment begins with, its lines of code, and the instructions that its PTX has on
+each of a few architectures. --check compares with the page; --check-text leaves the instructions out, and --text keeps
+those of the page: these take no compiler.
+An example opens with three lines: what it computes, `// Shapes: ...`, `// To change: ...`.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+tilec, root, mode = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), (sys.argv[3:] or [""])[0]
+PAGE = root / "docs/reference/gallery.md"
+TARGETS = ["sm_80", "sm_90a", "sm_120a"]
+INSTRUCTIONS = [("wgmma", r"wgmma\.mma_async"), ("TMA", r"cp\.(reduce\.)?async\.bulk"), ("mma.sync", r"mma\.sync"), ("cp.async", r"cp\.async\.c[ag]")]
+GROUPS = [("Matrix products", r"gemm"), ("Attention", r"attention|rotary"), ("Convolutions", r"convolution"),
+          ("Normalisations and losses", r"norm|softmax|cross_entropy"), ("Others", r"")]
+HEAD = """# Gallery
+
+Made from `examples/` by `tests/docs/gallery.py`; do not edit. Each example has a reference and tests: `tilec test examples/gemm.tile`.
+Lines: of the file without comments, blank lines, reference and tests. Instructions: those in the PTX of any variant. Speeds:
+[performance](../notebook/performance.md).
+"""
+
+
+def lines_of_code(text):
+    text = re.sub(r"//[^\n]*", "", text)
+    text = re.sub(r"^reference .*?^}|^reference [^\n]*}$", "", text, flags=re.M | re.S)
+    text = re.sub(r"^test .*?;$(?!\n    )", "", text, flags=re.M | re.S)
+    return sum(1 for line in text.splitlines() if line.strip())
+
+
+def opening(path):
+    """The formula; problems of the opening lines are printed."""
+    first, second, third = path.read_text().split("\n")[:3]
+    wanted = [(first, "// "), (second, "// Shapes: "), (third, "// To change: ")]
+    for number, (line, start) in enumerate(wanted, 1):
+        if not line.startswith(start):
+            problems.append(f"{path.name}:{number}: an example opens with what it computes, `// Shapes:` and `// To change:`")
+    return first[3:].rstrip(".").replace("|", "\\|")
+
+
+def instructions(path, target):
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "out.ptx"
+        run = subprocess.run([tilec, "build", str(path), f"--target={target}", "--emit=ptx", "--record=none", "-o", str(out)],
+                             capture_output=True, text=True)
+        if run.returncode:
+            return "does not fit" if run.returncode == 4 or "error[T06" in run.stderr or "error[T05" in run.stderr else f"? {run.stderr[:200]}"
+        ptx = out.read_text()
+        return ", ".join(name for name, pattern in INSTRUCTIONS if re.search(pattern, ptx)) or "loads, stores"
+
+
+problems = []
+examples = sorted((root / "examples").glob("*.tile"))
+texts = {path: (opening(path), lines_of_code(path.read_text())) for path in examples}
+if mode == "--check-text":
+    old = dict(re.findall(r"^\| \[(\w+)\]\([^)]*\) \| (.*? \| \d+) \|", PAGE.read_text(), re.M))
+    new = {path.stem: f"{formula} | {lines}" for path, (formula, lines) in texts.items()}
+    problems += [f"{name}: the page says '{old.get(name)}', the example '{row}'" for name, row in new.items() if old.get(name) != row]
+    problems += [f"{name}: there is no such example" for name in old if name not in new]
+else:
+    jobs = [(path, target) for path in examples for target in TARGETS]
+    rows = dict(re.findall(r"^\| \[(\w+)\]\([^)]*\) \| .*? \| \d+ \| (.*) \|$", PAGE.read_text(), re.M)) if mode == "--text" else {}
+    found = {(path, target): row for path in examples for target, row in zip(TARGETS, rows.get(path.stem, "").split(" | "))}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = found if mode == "--text" else dict(zip(jobs, pool.map(lambda job: instructions(*job), jobs)))
+    page, left = HEAD, list(examples)
+    for title, pattern in GROUPS:
+        chosen = [path for path in left if re.search(pattern, path.stem)]
+        left = [path for path in left if path not in chosen]
+        page += f"\n## {title}\n\n| example | computes | lines | {' | '.join(TARGETS)} |\n|---|---|---|{'---|' * len(TARGETS)}\n"
+        for path in chosen:
+            formula, lines = texts[path]
+            page += f"| [{path.stem}](../../examples/{path.name}) | {formula} | {lines} | {' | '.join(found[path, target] for target in TARGETS)} |\n"
+    if mode != "--check":
+        PAGE.write_text(page)
+    elif PAGE.read_text() != page:
+        problems.append("docs/reference/gallery.md is not what tests/docs/gallery.py makes")
+print("\n".join(problems) or f"{len(examples)} examples")
+sys.exit(1 if problems else 0)
