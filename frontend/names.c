@@ -144,10 +144,10 @@ Symbol *find_or_report(Sema *s, const Node *node) {
     return NULL;
 }
 
+// A value that is named as a type hides none: printed text has types in its scope.
 Type type_by_name(Sema *s, const char *name) {
     Symbol *symbol = find(s, name);
-    if (symbol) return symbol->kind == SYMBOL_TYPE ? symbol->type : TYPE_NONE;
-    return type_named(name);
+    return symbol && symbol->kind == SYMBOL_TYPE ? symbol->type : type_named(name);
 }
 
 static void put_types(StrMap *map) {
