@@ -13,7 +13,9 @@
 //
 // Between roles, what tells that a slot is full follows from what fills it, and how often:
 //
-//     TMA, bulk copies     mbarrier_expect of their bytes                   once a group
+//     TMA, bulk copies     mbarrier_expect of their bytes                   once a group; each of several warps tells that it
+//                                                                           has waited for the slot: else it may be free again
+//                                                                           by then, and the parity that of another phase
 //     all else             fence_async where an asynchronous unit reads;    once a warp
 //                          warp_sync, mbarrier_arrive
 //
@@ -156,9 +158,13 @@ static bool reads_by_wgmma_alone(const Ends *ends) {
     return ends->by_wgmma && !ends->others_read;
 }
 
+// Its warps arrive when they commit: they have stored, or they are several, or the group fills nothing.
+static bool warps_commit(const Lowering *l, const Ends *ends) {
+    return ends->by_threads || !ends->by_bytes || warps_of(l, ends) > 1;
+}
+
 static int64_t arrivals_at_full(const Lowering *l, const Ends *ends) {
-    bool by_threads = ends->by_threads || !ends->by_bytes;   // also of a group that fills nothing
-    return (ends->by_bytes ? 1 : 0) + (by_threads ? warps_of(l, ends) : 0);
+    return (ends->by_bytes ? 1 : 0) + (warps_commit(l, ends) ? warps_of(l, ends) : 0);
 }
 
 static int64_t arrivals_at_empty(const Lowering *l, const Ends *ends) {
@@ -376,7 +382,7 @@ static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
     if (ring->own) return;
     Var *bytes = map_get(l->bytes, handle->var);
     if (bytes) push_expect(l, ring, slot, e_var(l->arena, bytes), commit->loc, out);
-    if (!ends->by_threads && ends->by_bytes) return;
+    if (!warps_commit(l, ends)) return;
     if (needs_fence(l, ring, ends)) block_call(l->arena, out, commit->loc, OP_FENCE_ASYNC, 0, NULL);
     push_warps_arrive(l, ends, ring->full, slot, commit->loc, out);
 }
