@@ -6,7 +6,8 @@
 The emulator's last stage is the thread-level IR. Between it and PTX codegen writes conversions, divisions, packed pairs and arrays of
 registers in its own way (docs/design/decisions.md), and LLVM rewrites them. Each kernel keeps constants in `local` arrays, where no
 pass of ours looks, and stores expressions of them. Where only operations are left that LLVM knows, it has folded them: the PTX stores
-a number. What it left to the machine (approximations, 8-bit conversions of the hardware) is counted, and not compared.
+a number. What it left to the machine (approximations, 8-bit conversions of the hardware) is counted, and not compared. All stores
+are compared on the emulator, too.
 """
 import argparse
 import collections
@@ -22,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"
 import interpreter  # noqa: E402
 import language  # noqa: E402
 import programs  # noqa: E402
+import random_programs  # noqa: E402
 import values  # noqa: E402
 from programs import FLOATS, FP8, NUMBERS  # noqa: E402
 
@@ -44,9 +46,14 @@ class Kernel(programs.Expressions):
             self.outputs.append((type_, f"ieee({value})" if type_ != "bool" else value))
 
     def integer(self, type_, more):
-        if type_[0] == "u" and self.chance(0.1):
-            return f"ceildiv({more(type_)}, {type_}({self.pick([1, 2, 3, 100, 2 ** programs.WIDTH[type_] // 2 - 1])}))"
-        return super().integer(type_, more)
+        """With what random programs have not: quotients rounded up of any size, abs of unsigned numbers, a b + c."""
+        if self.chance(0.85):
+            return super().integer(type_, more)
+        most, kind, a = 2 ** (programs.WIDTH[type_] - 1) - 1, self.random.random(), more(type_)
+        if kind < 0.4:
+            a = a if type_[0] == "u" else f"max({a}, {type_}(0))"
+            return f"ceildiv({a}, {type_}({self.pick([1, 2, 3, 100, most, most - 1])}))"
+        return f"abs({a})" if kind < 0.7 else f"fma({a}, {more(type_)}, {more(type_)})"
 
     def leaf(self, type_, shape, names):
         if type_ not in self.arrays:
@@ -127,12 +134,17 @@ def check(options, seed, folder, counts):
     except interpreter.Unsupported:
         counts["open"] += 1
         return []
-    path.write_text(text)
+    closed = not any(w is values.ANY or isinstance(w, values.Near) for w in want)
+    path.write_text(text + (random_programs.references(text) if closed else ""))
     target = random.Random(f"target {seed}").choice(TARGETS)
     done = subprocess.run([str(options.tilec), "build", "--emit=ptx", f"--target={target}", str(path), "-o", "-"], capture_output=True,
                           text=True)
     if done.returncode:
         return [f"exit {done.returncode}: {done.stderr[-2000:]}"]
+    command = [str(options.tilec), "test", "--repro-dir=none", f"--target={target}", str(path)]
+    emulated = subprocess.run(command, capture_output=True, text=True) if closed else done
+    if emulated.returncode:
+        lines.append(f"{target}, on the emulator: {(emulated.stdout + emulated.stderr)[-1500:]}")
     found, left = stored(done.stdout)
     counts.update(folded=len(found), left=left)
     for at, bits in sorted(found.items()):
