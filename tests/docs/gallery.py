@@ -2,8 +2,8 @@
 """docs/reference/gallery.md from examples/: gallery.py TILEC SOURCE_DIR [--check | --check-text | --text]
 
 A row for each example: the formula that its first comment begins with, its lines of code, and the instructions that its PTX has on
-each of a few architectures. --check compares with the page; --check-text leaves the instructions out, and --text keeps
-those of the page: these take no compiler.
+each of a few architectures. --check compares with the page; --check-text leaves the instructions out, which takes no compiler; --text keeps those
+of the page and adds those of new examples.
 An example opens with three lines: what it computes, `// Shapes: ...`, `// To change: ...`.
 """
 
@@ -19,7 +19,7 @@ tilec, root, mode = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), (sys.argv[
 PAGE = root / "docs/reference/gallery.md"
 TARGETS = ["sm_80", "sm_90a", "sm_120a"]
 INSTRUCTIONS = [("wgmma", r"wgmma\.mma_async"), ("TMA", r"cp\.(reduce\.)?async\.bulk"), ("mma.sync", r"mma\.sync"), ("cp.async", r"cp\.async\.c[ag]")]
-GROUPS = [("Matrix products", r"gemm"), ("Attention", r"attention|rotary"), ("Convolutions", r"convolution"),
+GROUPS = [("Matrix products", r"gemm"), ("Attention", r"attention|rotary|paged"), ("Convolutions", r"convolution"),
           ("Normalisations and losses", r"norm|softmax|cross_entropy"), ("Others", r"")]
 HEAD = """# Gallery
 
@@ -68,9 +68,10 @@ if mode == "--check-text":
 else:
     jobs = [(path, target) for path in examples for target in TARGETS]
     rows = dict(re.findall(r"^\| \[(\w+)\]\([^)]*\) \| .*? \| \d+ \| (.*) \|$", PAGE.read_text(), re.M)) if mode == "--text" else {}
-    found = {(path, target): row for path in examples for target, row in zip(TARGETS, rows.get(path.stem, "").split(" | "))}
+    found = {(path, target): cell for path in examples if path.stem in rows for target, cell in zip(TARGETS, rows[path.stem].split(" | "))}
+    jobs = [job for job in jobs if job not in found]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = found if mode == "--text" else dict(zip(jobs, pool.map(lambda job: instructions(*job), jobs)))
+        found.update(zip(jobs, pool.map(lambda job: instructions(*job), jobs)))
     page, left = HEAD, list(examples)
     for title, pattern in GROUPS:
         chosen = [path for path in left if re.search(pattern, path.stem)]
