@@ -4,7 +4,7 @@
     folded_code.py TILEC [--count 40] [--seed 1] [--keep FOLDER]
 
 The emulator's last stage is the thread-level IR. Between it and PTX codegen writes conversions, divisions, packed pairs and arrays of
-registers in its own way (docs/design/decisions.md), and LLVM rewrites them. Each kernel keeps constants in `local` arrays, where no
+registers in its own way (docs/notebook/reliability.md), and LLVM rewrites them. Each kernel keeps constants in `local` arrays, where no
 pass of ours looks, and stores expressions of them. Where only operations are left that LLVM knows, it has folded them: the PTX stores
 a number. What it left to the machine (approximations, 8-bit conversions of the hardware) is counted, and not compared. All stores
 are compared on the emulator, too.
