@@ -70,17 +70,24 @@ void ir_document_operations(StrBuf *out) {
     }
 }
 
-static const char *letter_text(char letter) {
+// Letters of attrs.def: 's' is a string among the arguments, a statement among the places.
+static const char *argument_text(char letter) {
     switch (letter) {
     case 'i': return "integer";
     case 's': return "string";
     case 'n': return "name";
     case 'e': return "expression";
     case 'l': return "layout";
-    case 't': return "tensor";
+    default: return "tensor";
+    }
+}
+
+static const char *place_text(char letter) {
+    switch (letter) {
     case 'k': return "kernels";
     case 'd': return "buffers";
-    default: return letter == 'p' ? "parameters" : "statements";
+    case 's': return "statements";
+    default: return "parameters";
     }
 }
 
@@ -100,9 +107,9 @@ void ir_document_attributes(StrBuf *out) {
     for (int id = 0; id < ATTR_COUNT; id++) {
         const char *pattern = attr_pattern((AttrId)id), *where = attr_where((AttrId)id);
         sb_printf(out, "| `@%s%s", attr_name((AttrId)id), *pattern ? "(" : "");
-        for (int i = 0; pattern[i]; i++) sb_printf(out, "%s%s", i ? ", " : "", letter_text(pattern[i]));
+        for (int i = 0; pattern[i]; i++) sb_printf(out, "%s%s", i ? ", " : "", argument_text(pattern[i]));
         sb_printf(out, "%s` | ", *pattern ? ")" : "");
-        for (int i = 0; where[i]; i++) sb_printf(out, "%s%s", i ? ", " : "", letter_text(where[i]));
+        for (int i = 0; where[i]; i++) sb_printf(out, "%s%s", i ? ", " : "", place_text(where[i]));
         sb_str(out, " | ");
         put_cell(out, meanings[id]);
         sb_str(out, " |\n");
