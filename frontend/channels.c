@@ -182,8 +182,10 @@ void channel_block(Sema *s, const Node *node) {
     if (node->kind == N_ORDERED) channel_call(s, OP_ENTER, whole, node->span);
     else slot = begin(s, produces ? OP_ACQUIRE : OP_RECEIVE, channel, node->span);
     scope_open(s, &scope);
-    VEC_EACH_PTR (Buf, tile, &tiles_of(s, channel)->all)
-        if (slot) declare_view(s, tile->name, slot_view(s, tile, slot), node->span);
+    VEC_EACH_PTR (Buf, tile, &tiles_of(s, channel)->all) {
+        bool named = strcmp(tile->name, channel->name) == 0;   // as the channel, which is a macro's parameter perhaps
+        if (slot) declare_view(s, named ? node->kids[0]->text : tile->name, slot_view(s, tile, slot), node->span);
+    }
     body(s, block, s->block);
     scope_close(s);
     if (slot) end(s, produces ? OP_COMMIT : OP_RELEASE, slot, last_place(block));

@@ -225,8 +225,20 @@ static void bind_buffer(Sema *s, const Node *param, const Node *arg, NameScope *
     for (int i = 0; i < view->rank; i++) bind_dim(s, param->kids[1]->kids[i], view, i);
 }
 
+static void bind_channel(Sema *s, const Node *param, const Node *arg, NameScope *caller) {
+    NameScope *mine = s->scope;
+    s->scope = caller;
+    Buf *channel = channel_named(s, arg);
+    s->scope = mine;
+    if (channel) declare(s, SYMBOL_BUF, param->text, param->span)->buf = channel;
+}
+
 static void bind_macro_scalar(Sema *s, const Node *param, const Node *arg, NameScope *caller) {
     Type type = find_type(s, param->kids[0]);
+    if (type == TYPE_CHANNEL) {
+        bind_channel(s, param, arg, caller);
+        return;
+    }
     NameScope *mine = s->scope;
     s->scope = caller;
     Symbol *symbol = arg->kind == N_NAME ? find(s, arg->text) : NULL;

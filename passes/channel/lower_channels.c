@@ -29,7 +29,8 @@
 // fill together (peer_store) expect the bytes of a whole slot; they are never acquired before they are free, since each
 // CTA has heard of all others in between.
 //
-// A section (enter, leave) has an mbarrier for each group: leaving arrives at the next group's.
+// A section (enter, leave) has a barrier for each group, at which leaving the section before arrives: a named one, which
+// two groups of equally many threads use, where they suffice, else an mbarrier.
 //
 // Counters: a slot and a parity for each group and end of a channel; of its own slots the number, where the text says it
 // (numbers.c). Behind this pass nothing is left of channels.
@@ -37,6 +38,7 @@
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/channel/numbers.h"
+#include "passes/select/tma.h"
 #include "passes/specialize/async_mma.h"
 
 typedef struct Ends {   // what a group does to the slots of a channel
@@ -54,6 +56,7 @@ typedef struct Ring {
     int64_t slots;
     bool own;
     Buf *full, *empty, *next;
+    int64_t named;    // the first of its named barriers; 0: mbarriers
     VEC(Ends) ends;   // in the order of the channel's groups
 } Ring;
 
@@ -70,9 +73,10 @@ typedef struct Lowering {
     Map *read_async;   // tiles that an asynchronous unit reads
     Map *in_order;     // tiles of own slots that are used before the commit
     Map *consumes;     // arrivals at `empty` -> Consume
+    int64_t named;     // the next free named barrier
 } Lowering;
 
-enum { FILLED, RECEIVED };
+enum { FILLED, RECEIVED, FIRST_NAMED_BARRIER = 1 };
 
 // ---- what fills and reads the slots ----
 
@@ -223,6 +227,18 @@ static void count_end(Lowering *l, const Ring *ring, Ends *ends, int end, const 
     if (waits) ends->parity[end] = counter(l, ring, "parity", !ring->own && end == FILLED, out);
 }
 
+static void push_named(Lowering *l, const Ring *ring, OpId op, int64_t rank, Span loc, Block *out) {
+    BLOCK_CALL(l->arena, out, loc, op, arg_int(l->arena, ring->named + rank),
+               arg_int(l->arena, 2 * ring->ends.items[0].threads));
+}
+
+// The first group enters as if the last one had left.
+static void open_sections(Lowering *l, const Ring *ring, Ends *ends, Block *out) {
+    int rank = channel_rank(ring->channel, l->role);
+    if (!ring->named) ends->parity[0] = counter(l, ring, "parity", rank == 0, out);
+    else if (rank + 1 == ring->slots) push_named(l, ring, OP_BARRIER_ARRIVE, 0, ring->channel->buf->loc, out);
+}
+
 static void count_ends(Lowering *l, const Block *body, Block *out) {
     VEC_EACH_PTR (Ring, ring, &l->rings) {
         Ends *ends = ends_of(ring, l->role);
@@ -231,8 +247,7 @@ static void count_ends(Lowering *l, const Block *body, Block *out) {
             if (group->role != l->role) continue;
             if (group->produces) count_end(l, ring, ends, FILLED, body, out);
             if (group->receives) count_end(l, ring, ends, RECEIVED, body, out);
-            if (group->enters)
-                ends->parity[0] = counter(l, ring, "parity", channel_rank(ring->channel, l->role) == 0, out);
+            if (group->enters) open_sections(l, ring, ends, out);
         }
     }
 }
@@ -405,15 +420,20 @@ static void lower_release(Lowering *l, const Stmt *release, Block *out) {
 static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
     const Ring *ring = ring_of(l, ARG(enter, ENTER, channel).region->buf);
     const Ends *ends = ends_of(ring, l->role);
-    Expr *rank = e_int(l->arena, channel_rank(ring->channel, l->role));
-    push_wait(l, ring->next, rank, e_var(l->arena, ends->parity[0]), enter->loc, out);
+    int64_t rank = channel_rank(ring->channel, l->role);
+    if (ring->named) {
+        push_named(l, ring, OP_BARRIER, rank, enter->loc, out);
+        return;
+    }
+    push_wait(l, ring->next, e_int(l->arena, rank), e_var(l->arena, ends->parity[0]), enter->loc, out);
     push_advance(l, ring, ends, 0, enter->loc, out);
 }
 
 static void lower_leave(Lowering *l, const Stmt *leave, Block *out) {
     const Ring *ring = ring_of(l, ARG(leave, LEAVE, channel).region->buf);
     int64_t next = (channel_rank(ring->channel, l->role) + 1) % ring->slots;
-    push_warps_arrive(l, ends_of(ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
+    if (ring->named) push_named(l, ring, OP_BARRIER_ARRIVE, next, leave->loc, out);
+    else push_warps_arrive(l, ends_of(ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
 }
 
 // ---- statements ----
@@ -494,17 +514,34 @@ static void push_init(Lowering *l, const Ring *ring, Buf *bars, int64_t arrivals
                    arg_int(l->arena, arrivals));
 }
 
+// Named barriers are for two groups of equally many threads, and below those of TMA stores.
+static bool has_named_barriers(const Lowering *l, const Ring *ring) {
+    for (int i = 0; i < ring->ends.count; i++)
+        if (!ring->ends.items[i].role || ring->ends.items[i].threads != ring->ends.items[0].threads) return false;
+    return l->named && ring->slots > 1 && l->named + ring->slots <= TMA_STORE_BARRIER;
+}
+
+static void set_up_sections(Lowering *l, Ring *ring, Block *decls, Block *inits) {
+    const Channel *channel = ring->channel;
+    ring->slots = channel_enters(channel);
+    if (has_named_barriers(l, ring)) {
+        ring->named = l->named;
+        l->named += ring->slots;
+        return;
+    }
+    ring->next = declare(l, ring, "next", decls);
+    for (int g = 0, rank = 0; g < channel->groups.count; g++) {
+        if (!channel->groups.items[g].enters) continue;
+        Expr *next = e_int(l->arena, (rank++ + 1) % ring->slots);
+        BLOCK_CALL(l->arena, inits, channel->buf->loc, OP_MBARRIER_INIT, arg_element(l->arena, ring->next, next),
+                   arg_int(l->arena, warps_of(l, &ring->ends.items[g])));
+    }
+}
+
 static void set_up_ring(Lowering *l, Ring *ring, Block *decls, Block *inits) {
     const Channel *channel = ring->channel;
     if (channel_enters(channel)) {
-        ring->slots = channel_enters(channel);
-        ring->next = declare(l, ring, "next", decls);
-        for (int g = 0, rank = 0; g < channel->groups.count; g++) {
-            if (!channel->groups.items[g].enters) continue;
-            Expr *next = e_int(l->arena, (rank++ + 1) % ring->slots);
-            BLOCK_CALL(l->arena, inits, channel->buf->loc, OP_MBARRIER_INIT, arg_element(l->arena, ring->next, next),
-                       arg_int(l->arena, warps_of(l, &ring->ends.items[g])));
-        }
+        set_up_sections(l, ring, decls, inits);
     } else if (channel->by_peers) {
         ring->full = declare(l, ring, "full", decls);
         push_init(l, ring, ring->full, 1, inits);
@@ -549,6 +586,12 @@ static void drop_channels(Lowering *l, Block *block) {
     }
 }
 
+// The source numbers none itself.
+static bool numbers_barriers(const Stmt *stmt, void *user) {
+    (void)user;
+    return (is_call(stmt, OP_BARRIER) && ARG(stmt, BARRIER, id).value) || is_call(stmt, OP_BARRIER_ARRIVE);
+}
+
 bool pass_lower_channels(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
     Stmt *grid = (Stmt *)func_grid(kernel);
@@ -563,6 +606,7 @@ bool pass_lower_channels(PassContext *context, Func *kernel) {
                   .in_order = map_new(arena),
                   .consumes = map_new(arena),
                   .handles = subst_new(arena)};
+    l.named = block_any(&grid->grid.body, numbers_barriers, NULL) ? 0 : FIRST_NAMED_BARRIER;
     find_rings(&l);
     Block *body = &grid->grid.body;
     int first = set_up(&l, grid);
