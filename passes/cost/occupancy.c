@@ -2,6 +2,7 @@
 #include "passes/cost/occupancy.h"
 #include "ir/channels.h"
 #include "passes/pipeline/async_copy_legality.h"
+#include "support/numbers.h"
 
 // Registers besides the fragments: addresses and loop counters; in a gemm, operands of a tensor-core instruction.
 enum { REGISTER_SLACK = 24, GEMM_SLACK = 40, REGISTER_BYTES = 4, SHARED_ALIGN = 128 };
@@ -10,7 +11,8 @@ typedef struct Walk {
     Arena *arena;
     const Target *target;
     Occupancy *out;
-    int64_t stages;   // of the enclosing pipelined loop
+    int64_t stages;     // of the enclosing pipelined loop
+    const Stmt *role;   // NULL: the CTA
 } Walk;
 
 static int64_t elements(const Buf *buf) {
@@ -24,7 +26,7 @@ static int64_t elements(const Buf *buf) {
 
 static void add_buffer(Walk *walk, const Buf *buf) {
     if (buf->scope != SCOPE_SHARED && buf->scope != SCOPE_FRAGMENT) return;
-    OccupancyBuffer entry = {.buf = buf, .stages = 1};
+    OccupancyBuffer entry = {.buf = buf, .stages = 1, .role = buf->scope == SCOPE_FRAGMENT ? walk->role : NULL};
     vec_push(walk->arena, &walk->out->buffers, entry);
 }
 
@@ -84,6 +86,13 @@ static void note_operands(Walk *walk, const Stmt *stmt) {
 
 static void note_block(Walk *walk, const Block *block) {
     FOR_EACH_STMT (stmt, block) {
+        if (stmt->kind == STMT_ROLE) {
+            walk->role = stmt;
+            note_block(walk, &stmt->role.body);
+            walk->role = NULL;
+            SKIP_BODY(stmt);
+            continue;
+        }
         if (stmt->kind == STMT_CALL) note_operands(walk, stmt);
         if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
         if (is_call(stmt, OP_COPY)) note_copy(walk, stmt);
@@ -97,6 +106,49 @@ static void note_block(Walk *walk, const Block *block) {
     }
 }
 
+static void count_bytes(Walk *walk, OccupancyBuffer *b) {
+    int64_t bytes = elements(b->buf) * type_bytes(b->buf->type);
+    EXPECT(arena_failure(walk->arena), b->stages >= 1 && bytes > 0, "%lld bytes of '%s'", (long long)bytes,
+           b->buf->name);
+    if (b->buf->scope == SCOPE_SHARED || b->by_shared)
+        b->bytes = (bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
+    walk->out->shared += b->bytes;
+}
+
+static void count_registers(const Func *kernel, OccupancyBuffer *b, int64_t threads) {
+    if (b->role) threads = b->role->role.threads;
+    int64_t each = (elements(b->buf) + threads - 1) / threads;
+    b->is_kept |= block_loads(&kernel->body, b->buf);
+    if (b->is_kept) b->registers = (each * type_bytes(b->buf->type) + REGISTER_BYTES - 1) / REGISTER_BYTES;
+}
+
+// Of the fragments that belong to the role; NULL: to the CTA, whose threads hold them in all roles.
+static int64_t fragment_registers(const Occupancy *out, const Stmt *role) {
+    int64_t registers = 0;
+    VEC_EACH (const OccupancyBuffer, b, &out->buffers)
+        if (b->role == role) registers += b->registers;
+    return registers;
+}
+
+// A role that says its registers has them: no allowance, which it may not need.
+static int64_t role_registers(const Occupancy *out, const Stmt *role, int64_t common) {
+    int64_t own = fragment_registers(out, role);
+    return role->role.regs ? larger(role->role.regs, own) : common + own;
+}
+
+// Returns the registers of all threads of the CTA.
+static int64_t sum_registers(Occupancy *out, const Func *kernel, int64_t block_threads) {
+    int64_t common = out->registers + fragment_registers(out, NULL), sum = 0, most = 0;
+    FOR_EACH_STMT (role, &kernel->body) {
+        if (role->kind != STMT_ROLE) continue;
+        int64_t registers = role_registers(out, role, common);
+        most = larger(most, registers);
+        sum += registers * role->role.threads;
+    }
+    out->registers = most ? most : common;
+    return most ? sum : common * block_threads;
+}
+
 Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target) {
     Occupancy out = {.threads = 1, .registers = REGISTER_SLACK};
     Walk walk = {.arena = arena, .target = target, .out = &out};
@@ -107,22 +159,12 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
     int64_t blocks = grid && attr_get(grid->attrs, ATTR_CTAS) ? grid_blocks(grid) : target_cluster(target, out.threads);
     int64_t block_threads = blocks > 0 ? out.threads / blocks : out.threads;
     VEC_EACH (OccupancyBuffer, b, &out.buffers) {
-        int64_t count = elements(b->buf), bytes = type_bytes(b->buf->type);
-        EXPECT(arena_failure(arena), b->stages >= 1 && count > 0, "%lld elements of '%s'", (long long)count,
-               b->buf->name);
-        if (b->buf->scope == SCOPE_SHARED || b->by_shared)
-            b->bytes = (count * bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
-        out.shared += b->bytes;
-        if (b->buf->scope == SCOPE_FRAGMENT) {
-            int64_t each = (count + out.threads - 1) / out.threads;
-            b->is_kept |= block_loads(&kernel->body, b->buf);
-            if (b->is_kept) b->registers = (each * bytes + REGISTER_BYTES - 1) / REGISTER_BYTES;
-            out.registers += b->registers;
-        }
+        count_bytes(&walk, b);
+        if (b->buf->scope == SCOPE_FRAGMENT) count_registers(kernel, b, out.threads);
     }
+    int64_t all = sum_registers(&out, kernel, block_threads);
     out.fits = out.shared <= target->shared_block && block_threads <= target->max_threads &&
-               out.registers <= target->registers_thread &&
-               out.registers * block_threads <= target->registers_multiprocessor;
+               out.registers <= target->registers_thread && all <= target->registers_multiprocessor;
     return out;
 }
 

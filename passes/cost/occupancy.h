@@ -3,7 +3,8 @@
 //
 //   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
 //                   asynchronously; plus fragments that a gemm reads from shared memory
-//   registers       sum over fragments of bytes / threads / 4, plus an allowance for addresses and temporaries
+//   registers       sum over fragments of bytes / threads / 4, plus an allowance for addresses and temporaries; of a
+//                   role its own fragments and threads, or what it says (`regs`)
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"
@@ -11,6 +12,7 @@
 
 typedef struct OccupancyBuffer {
     const Buf *buf;
+    const Stmt *role;    // whose threads hold the fragment; NULL: the CTA's
     int64_t stages;      // 1: not multi-buffered
     bool is_loaded;      // loaded from memory
     bool by_shared;      // fragment: staged through shared memory for a gemm

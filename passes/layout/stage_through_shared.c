@@ -8,6 +8,7 @@
 //     either from or to shared memory           fragment f; copy(s, f); reduce_sum(f, ...)
 //     copy(s, f), copy(f, s)                    @via(ldmatrix), @via(stmatrix), where they move more at once
 //     store of an accumulator to global memory  shared s; copy(acc, s); copy(s, C): whole 16-byte vectors per thread
+//     the same by TMA, in a role                copy(acc, C, stage = s)
 //     let x = atomic_add(n[0], 1) of a CTA      shared s; s[0] = atomic_add(n[0], 1); let x = s[0]: added once
 //
 // Work on an accumulator before a TMA store is marked (@epilogue_subtile). layout-inference runs again and gives the
@@ -23,6 +24,7 @@
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower.h"
 #include "passes/pass.h"
+#include "passes/select/tma.h"
 #include "support/map.h"
 #include <string.h>
 
@@ -243,6 +245,59 @@ static bool stage_fits(const Staging *m, const Region *to) {
     return bytes <= shared_bytes(&m->kernel->body);
 }
 
+// ---- stores by TMA of roles written by hand ----
+//
+// The stores of a role share a buffer of TMA_STORE_SLOTS boxes. A store begins when the one before has landed, so that
+// they land in the order of the text.
+
+static bool is_unstaged(const Stmt *stmt) {
+    return via_is(stmt, VIA_TMA_STORE) && !copy_of(stmt).stage && !copy_of(stmt).tail;
+}
+
+static Region *store_stage(Staging *m, const Stmt *copy, const TmaStore *store, Block *body) {
+    Type type = copy_of(copy).dst->buf->type;
+    int64_t whole[] = {TMA_STORE_SLOTS, store->rows, store->columns}, tail[] = {store->rows, store->tail_columns};
+    int rank = store->chunks ? 3 : 2;
+    const int64_t *shape = store->chunks ? whole : tail;
+    FOR_EACH_ITEM (stmt, body) {
+        Buf *buf = stmt->kind == STMT_DECL ? stmt->decl : NULL;
+        bool same = buf && buf->stage_dims == rank - 2 && buf->type == type && strcmp(buf->name, "stage") == 0;
+        if (same && buf_extent(buf, rank - 1) == shape[rank - 1]) return region_whole(m->arena, buf);
+    }
+    Buf *buf = buf_new_const(m->arena, "stage", SCOPE_SHARED, type, rank, shape, copy->loc);
+    buf->stage_dims = rank - 2;
+    block_insert(m->arena, body, 0, s_decl(m->arena, buf));
+    return region_whole(m->arena, buf);
+}
+
+// Before the loops that may run a box at a time with the store.
+static void stage_store(Staging *m, Stmt *copy, Block *block, Block *body) {
+    TmaStore store;
+    if (tma_epilogue_problem(m->context->target, copy, &store)) return;
+    Arg stage = arg_region(store_stage(m, copy, &store, body));
+    call_set_arg(m->arena, copy, store.chunks ? OPERAND_INDEX(COPY, stage) : OPERAND_INDEX(COPY, tail), stage);
+    Block wait = {0};
+    BLOCK_CALL(m->arena, &wait, copy->loc, OP_BULK_WAIT, arg_int(m->arena, 0), (Arg){0});
+    block_barrier(m->arena, &wait, copy->loc);
+    int at = 0;
+    while (block->items[at] != copy) at++;
+    while (at > 0 && is_loop(block->items[at - 1], LOOP_PARALLEL)) at--;
+    FOR_EACH_ITEM (stmt, &wait) block_insert(m->arena, block, at++, stmt);
+}
+
+static bool stage_role_stores(Staging *m, Stmt *role) {
+    VEC(Stmt *) stores = {0};
+    VEC(Block *) blocks = {0};
+    FOR_EACH_STMT_MUT (stmt, &role->role.body) {
+        if (!is_unstaged(stmt)) continue;
+        vec_push(m->arena, &stores, stmt);
+        vec_push(m->arena, &blocks, (Block *)BLOCK_OF(stmt));
+    }
+    for (int i = 0; i < stores.count; i++) stage_store(m, stores.items[i], blocks.items[i], &role->role.body);
+    if (stores.count) push_store_wait(m->arena, role->loc, &role->role.body);
+    return stores.count > 0;
+}
+
 // ---- epilogue fusion ----
 //
 // Fuses arithmetic on an accumulator with its TMA store, one epilogue sub-tile at a time.
@@ -332,13 +387,18 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 bool pass_stage_through_shared(PassContext *context, Func *kernel) {
     int errors = diag_errors(context->sink);   // of earlier passes: another combination of a file's tests
     Staging m = {.context = context, .arena = context->arena, .kernel = kernel};
+    bool any = false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (stmt->kind != STMT_ROLE) continue;
+        any |= stage_role_stores(&m, stmt);
+        SKIP_BODY(stmt);
+    }
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
     for (int i = 0; i < scopes->count; i++)   // the registers of a role are stored by TMA
         scope_walk(context->arena, kernel, &scopes->items[i], i == 0 ? find_work : find_effect, &m);
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &m};
-    bool any = false;
     do {   // a reduction from shared memory needs a second round, with its source's layout
         m.changed = false;
         rewrite_block(&mapper, &kernel->body);

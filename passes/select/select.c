@@ -247,13 +247,84 @@ static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     return !why;
 }
 
+// ---- products of roles written by hand, and their stores ----
+
+// *first: the number of its first thread among those of the roles around it.
+static const Stmt *role_of(const Func *kernel, const Stmt *stmt, int64_t *first) {
+    FOR_EACH_STMT (role, &kernel->body) {
+        if (role->kind != STMT_ROLE || !stmt_contains(role, stmt)) continue;
+        const Block *block = BLOCK_OF(role);
+        *first = 0;
+        for (int i = INDEX_OF(role) - 1; i >= 0 && block->items[i]->kind == STMT_ROLE; i--)
+            *first += block->items[i]->role.threads;
+        return role;
+    }
+    return NULL;
+}
+
+// It is ready for the asynchronous proxy: a channel says when it is full.
+static bool is_handed(const Region *operand) {
+    return operand->buf->scope == SCOPE_FRAGMENT || operand->buf->channel;
+}
+
+// By wgmma where the role is whole warpgroups and the operands are slots that it has received.
+static bool role_wgmma(Selector *s, const Stmt *stmt) {
+    int64_t first, group = target_warpgroup(s->target);
+    const Stmt *role = has_channels(s->kernel) ? role_of(s->kernel, stmt, &first) : NULL;
+    GemmOp gemm = gemm_of(stmt);
+    WgmmaInfo info;
+    if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
+    if (wgmma_problem(s->target, stmt, &info)) return false;
+    if (role->role.threads % group || first % group) {
+        REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name);
+        return false;
+    }
+    return region_extent(gemm.acc, 0) % (role->role.threads / group * info.m) == 0;
+}
+
+static bool is_role_accumulator(Selector *s, const Stmt *role, const Buf *fragment) {
+    FOR_EACH_STMT (stmt, &role->role.body)
+        if (is_call(stmt, OP_GEMM) && gemm_of(stmt).acc->buf == fragment && role_wgmma(s, stmt)) return true;
+    return false;
+}
+
+// Nothing but stores of accumulators touches the tensor: what TMA writes lands in no order with other accesses.
+static bool is_only_stored(Selector *s, const Buf *tensor) {
+    FOR_EACH_STMT (stmt, &s->kernel->body) {
+        Stmt alone = stmt_alone(stmt);
+        int64_t first;
+        const Stmt *role = stmt_touches(s->arena, &alone, tensor) ? role_of(s->kernel, stmt, &first) : NULL;
+        bool touches = stmt->kind != STMT_ROLE && stmt_touches(s->arena, &alone, tensor);
+        if (!touches) continue;
+        if (!role || !is_fragment_to_global_copy(stmt) || !is_role_accumulator(s, role, copy_of(stmt).src->buf))
+            return false;
+    }
+    return true;
+}
+
+// By TMA what wgmma has computed in a role.
+static bool role_stores(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
+    int64_t first;
+    const Stmt *role =
+        has_channels(s->kernel) && is_fragment_to_global_copy(stmt) ? role_of(s->kernel, stmt, &first) : NULL;
+    if (s->fallback || !role || !is_role_accumulator(s, role, copy_of(stmt).src->buf)) return false;
+    TmaStore store;
+    const char *why = tma_epilogue_problem(s->target, stmt, &store);
+    if (!why && role->role.threads != target_warpgroup(s->target)) why = "its role is not one warpgroup";
+    if (!why && !begins_inside(facts, copy_of(stmt).dst))
+        why = "it may start before the begin of its tensor: `assume` that it does not";
+    if (!why && !is_only_stored(s, copy_of(stmt).dst->buf)) why = "its tensor has other uses";
+    if (why && say) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
+    return !why;
+}
+
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     TmaReduce tile;
     if (adds_by_tma(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
     bool line = copies_by_bulk(s, stmt, facts, false);
     bool box = s->specialized ? is_global_to_shared_copy(stmt) || stores_by_tma(s, stmt)
-                              : copies_by_tma(s, stmt, facts, false);
+                              : copies_by_tma(s, stmt, facts, false) || role_stores(s, stmt, facts, false);
     if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line, !is_global_to_shared_copy(stmt));
 }
 
@@ -311,41 +382,6 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm, const MmaInfo *mm
     if (!mma) return arena_printf(s->arena, "its operands have the types %s and %s: convert one to the other's", a, b);
     if (kernel_threads(s->kernel) % s->target->warp_lanes) return "the threads of a CTA must be a multiple of 32";
     return gemm_extent_problem(s->arena, gemm, mma->m, mma->n, 0);   // k is filled up with zeros
-}
-
-// ---- products of roles written by hand ----
-
-// *first: the number of its first thread among those of the roles around it.
-static const Stmt *role_of(const Func *kernel, const Stmt *stmt, int64_t *first) {
-    FOR_EACH_STMT (role, &kernel->body) {
-        if (role->kind != STMT_ROLE || !stmt_contains(role, stmt)) continue;
-        const Block *block = BLOCK_OF(role);
-        *first = 0;
-        for (int i = INDEX_OF(role) - 1; i >= 0 && block->items[i]->kind == STMT_ROLE; i--)
-            *first += block->items[i]->role.threads;
-        return role;
-    }
-    return NULL;
-}
-
-// It is ready for the asynchronous proxy: a channel says when it is full.
-static bool is_handed(const Region *operand) {
-    return operand->buf->scope == SCOPE_FRAGMENT || operand->buf->channel;
-}
-
-// By wgmma where the role is whole warpgroups and the operands are slots that it has received.
-static bool role_wgmma(Selector *s, const Stmt *stmt) {
-    int64_t first, group = target_warpgroup(s->target);
-    const Stmt *role = has_channels(s->kernel) ? role_of(s->kernel, stmt, &first) : NULL;
-    GemmOp gemm = gemm_of(stmt);
-    WgmmaInfo info;
-    if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
-    if (wgmma_problem(s->target, stmt, &info)) return false;
-    if (role->role.threads % group || first % group) {
-        REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name);
-        return false;
-    }
-    return region_extent(gemm.acc, 0) % (role->role.threads / group * info.m) == 0;
 }
 
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
@@ -419,6 +455,7 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     if (via_of(stmt) != VIA_NONE) return;
     Via via = s->specialized ? specialized_mechanism(s, stmt) : VIA_NONE;
     if (via == VIA_NONE && !asked && copies_by_tma(s, stmt, facts, true)) via = VIA_TMA;
+    if (via == VIA_NONE && role_stores(s, stmt, facts, true)) via = VIA_TMA_STORE;
     if (via == VIA_NONE && is_call(stmt, OP_GEMM)) via = gemm_mechanism(s, stmt);
     if (via == VIA_NONE) via = loop_mechanism(s, stmt, facts);
     if (via != VIA_NONE) set_via(s, stmt, via);

@@ -167,13 +167,26 @@ static bool needs_sync(const Block *body) {
     return false;
 }
 
+// Stores by TMA order themselves, and their staging (lower_hopper.c, stage_through_shared.c): in the tensor nothing else
+// touches.
+static Map *stored_by_tma(Arena *arena, const Stmt *role) {
+    Map *stored = map_new(arena);
+    FOR_EACH_STMT (stmt, &role->role.body)
+        if (via_is(stmt, VIA_TMA_STORE))
+            FOR_EACH_EFFECT (effect, arena, stmt) map_put(stored, buf_root(effect->buf), stored);
+    return stored;
+}
+
 static bool reuses_global(Arena *arena, const Stmt *role) {
     EffectVec effects = {0};
+    const Map *stored = stored_by_tma(arena, role);
     FOR_EACH_ITEM (stmt, &role->role.body)
         if (stmt->kind != STMT_THREAD) path_effects(arena, stmt, &effects);
     VEC_EACH (const Effect, a, &effects)
-        VEC_EACH (const Effect, b, &effects)
-            if (a != b && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL) return true;
+        VEC_EACH (const Effect, b, &effects) {
+            bool again = a != b && a->buf == b->buf && a->access != ACCESS_READ && a->buf->scope == SCOPE_GLOBAL;
+            if (again && !map_has(stored, buf_root(a->buf))) return true;
+        }
     return false;
 }
 
@@ -209,13 +222,14 @@ static bool touches_again(Arena *arena, const Stmt *role, const Buf *root) {
 // read, and slots that it has for a while.
 static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
     Map *awaited = map_new(arena);
-    const Map *foreign = find_foreign(arena, block, role);
+    const Map *foreign = find_foreign(arena, block, role), *stored = stored_by_tma(arena, role);
     FOR_EACH_STMT (stmt, &role->role.body) {
         if (is_call(stmt, OP_AWAIT)) map_put(awaited, buf_root(ARG(stmt, AWAIT, x).region->buf), awaited);
         FOR_EACH_EFFECT (effect, arena, stmt) {
             const Buf *root = buf_root(effect->buf);
             bool own = root->scope == SCOPE_SHARED && effect->access != ACCESS_READ &&
                        (is_handed(root) ? touches_again(arena, role, root) : !map_has(foreign, root));
+            if (map_has(stored, root)) continue;
             if (own && type_kind(root->type) != KIND_OPAQUE) map_put(awaited, root, awaited);
         }
     }
