@@ -113,11 +113,21 @@ static Expr *lower_whole(Mapper *mapper, Expr *expr) {
     return lower_expr(mapper->user, expr);
 }
 
+// A scalar that another role has handed over: by shuffle, so that it, and the control flow that depends on it, is
+// warp-uniform for the assembler.
+static void make_uniform(Lower *lower, Stmt *stmt) {
+    const Expr *load = stmt->kind == STMT_LET ? stmt->let.value : NULL;
+    bool handed = load && load->kind == EXPR_LOAD && attr_get(load->load.buf->attrs, ATTR_HANDED);
+    if (!handed || lower->one || lower->threads % lower->target->warp_lanes) return;
+    stmt->let.value = e_call2(lower->arena, OP_SHFL_IDX, stmt->let.value, e_int(lower->arena, 0));
+}
+
 // A statement that every thread executes: its own expressions, then its bodies.
 static void lower_in_place(Lower *lower, Stmt *stmt, Block *out) {
     bool repeats = lower->repeats;
     Mapper mapper = {.arena = lower->arena, .expr = lower_whole, .user = lower, .whole = true};
     if (is_loop(stmt, LOOP_PIPELINED)) stmt->loop.kind = LOOP_SERIAL, stmt->loop.stages = NULL;
+    make_uniform(lower, stmt);
     if (stmt->kind != STMT_ASSUME) map_own(&mapper, stmt);
     if (is_gemm_loop(lower->target, stmt)) {
         lower_gemm_loop(lower, stmt, out);
