@@ -6,7 +6,7 @@
 //
 //     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
 //     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
-//     ws_analysis.c       cooperative kernels: tiles, live ranges, channels, the producer's slice, legality
+//     ws_analysis.c       cooperative kernels: tiles, live ranges, rings, the producer's slice, legality
 //     cooperative.c       ... their roles: all consumer warpgroups compute one tile
 //     emit_producer.c     ... producer and transposer      emit_consumer.c   ... consumers
 //     persistent_loop.c   ... the persistent loop over tiles

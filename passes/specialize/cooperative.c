@@ -38,16 +38,16 @@
 
 // ---- all roles ----
 
-static const char *channel_text(const Maker *m, const Channel *channel, const char *suffix) {
-    const char *name = channel->tiles.items[0]->buf->name;
-    return m->plan->channels.count > 1 ? arena_printf(m->plan->arena, "%s_%s", name, suffix) : suffix;
+static const char *ring_text(const Maker *m, const TileRing *ring, const char *suffix) {
+    const char *name = ring->tiles.items[0]->buf->name;
+    return m->plan->rings.count > 1 ? arena_printf(m->plan->arena, "%s_%s", name, suffix) : suffix;
 }
 
 void push_counters(Maker *m, Block *out) {
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        bool fills = channel->producer == m->role, concerns = fills || channel->consumer == m->role;
-        if (!concerns || (m->own && channel != m->own)) continue;
-        channel->counter = push_counter(m->builder, channel_text(m, channel, ""), channel->slots, fills, out);
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        bool fills = ring->producer == m->role, concerns = fills || ring->consumer == m->role;
+        if (!concerns || (m->own && ring != m->own)) continue;
+        ring->counter = push_counter(m->builder, ring_text(m, ring, ""), ring->slots, fills, out);
     }
 }
 
@@ -56,10 +56,10 @@ static Region *set_region_slot(Mapper *mapper, Region *region) {
     Maker *m = mapper->user;
     RoleTile *tile = tile_of(m->plan, region->buf);
     if (!tile || region->buf->stage_dims == 0) return region;
-    EXPECT(arena_failure(mapper->arena), tile->channel && tile->channel->counter.parity,
+    EXPECT(arena_failure(mapper->arena), tile->ring && tile->ring->counter.parity,
            "the role does not count the slots of '%s'", region->buf->name);
     Region *other = clone_region(mapper->arena, NULL, region);
-    other->dims[0].start = slot_index(m->builder, &tile->channel->counter);
+    other->dims[0].start = slot_index(m->builder, &tile->ring->counter);
     return other;
 }
 
@@ -69,7 +69,7 @@ static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
     if (!tile || expr->load.buf->stage_dims == 0) return expr;
     Expr *indices[LAYOUT_MAX_RANK];
     memcpy(indices, expr->load.indices, sizeof *indices * (size_t)expr->load.count);
-    indices[0] = slot_index(m->builder, &tile->channel->counter);
+    indices[0] = slot_index(m->builder, &tile->ring->counter);
     return e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
 }
 
@@ -93,11 +93,10 @@ Stmt *shell_of(Maker *m, const Stmt *stmt) {
     return shell;
 }
 
-void push_full(Maker *m, const Channel *channel, Block *out) {
+void push_full(Maker *m, const TileRing *ring, Block *out) {
     RoleBuilder *p = m->builder;
-    EXPECT(p->context->failure, channel->full && channel->counter.parity,
-           "a wait for a channel that the role does not count");
-    push_slot_wait(p, channel->full, &channel->counter, out);
+    EXPECT(p->context->failure, ring->full && ring->counter.parity, "a wait for a ring that the role does not count");
+    push_slot_wait(p, ring->full, &ring->counter, out);
 }
 
 void learn_scalars(Facts *facts, const Block *block) {
@@ -108,18 +107,17 @@ void learn_scalars(Facts *facts, const Block *block) {
 // ---- the kernel ----
 
 static void push_group_barriers(Maker *m, Block *out) {
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        channel->full = push_barriers(m->builder, channel_text(m, channel, "full"), channel->slots, out);
-        if (!channel->single_use)
-            channel->empty = push_barriers(m->builder, channel_text(m, channel, "empty"), channel->slots, out);
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        ring->full = push_barriers(m->builder, ring_text(m, ring, "full"), ring->slots, out);
+        if (!ring->single_use) ring->empty = push_barriers(m->builder, ring_text(m, ring, "empty"), ring->slots, out);
     }
 }
 
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        Expr *readers = integer(p, channel->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
-        push_barrier_init(p, channel->slots, channel->full, channel->empty, readers, out);
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        Expr *readers = integer(p, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
+        push_barrier_init(p, ring->slots, ring->full, ring->empty, readers, out);
     }
     block_publish_mbarriers(p->arena, out, false, p->loc);
 }
@@ -133,10 +131,9 @@ static bool all_chosen(const RolePlan *plan) {
 }
 
 static void find_single_use(const RolePlan *plan) {
-    VEC_EACH_PTR (Channel, channel, &plan->channels) {
-        const RoleTile *tile = channel->tiles.items[0];
-        channel->single_use =
-            tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
+    VEC_EACH_PTR (TileRing, ring, &plan->rings) {
+        const RoleTile *tile = ring->tiles.items[0];
+        ring->single_use = tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
     }
 }
 
@@ -146,18 +143,18 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     RolePlan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
-    VEC_EACH_PTR (Channel, each, &plan->channels) shared += each->slots * each->bytes;
+    VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->bytes;
     if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
-    Channel *channel = cooperative_staged(plan, &store);
-    if (!channel || !via_is(store, VIA_TMA_STORE)) return;
-    LiveRange *range = &channel->tiles.items[0]->live_ranges.items[0];
-    channel->store = store;
+    TileRing *ring = cooperative_staged(plan, &store);
+    if (!ring || !via_is(store, VIA_TMA_STORE)) return;
+    LiveRange *range = &ring->tiles.items[0]->live_ranges.items[0];
+    ring->store = store;
     while (range->block->items[range->last] != store) {
         range->last++;
         EXPECT(arena_failure(plan->arena), range->last < range->block->count,
                "the store is not behind its tile's uses");
     }
-    m->staged = channel->single_use;
+    m->staged = ring->single_use;
 }
 
 bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel) {

@@ -2,33 +2,33 @@
 // arrivals after their last use.
 #include "passes/specialize/emit_roles.h"
 
-static void push_empty(Maker *m, Channel *channel, Block *out) {
+static void push_empty(Maker *m, TileRing *ring, Block *out) {
     RoleBuilder *p = m->builder;
     Expr *count = p->consumers > 1 ? integer(p, p->consumers) : NULL;
-    Expr *slot = slot_index(p, &channel->counter);
-    EXPECT(p->context->failure, channel->empty, "consumers free a tile that is filled a single time");
-    map_put(m->consumes, push_on(p, OP_MBARRIER_ARRIVE, channel->empty, slot, count, out), channel);
+    Expr *slot = slot_index(p, &ring->counter);
+    EXPECT(p->context->failure, ring->empty, "consumers free a tile that is filled a single time");
+    map_put(m->consumes, push_on(p, OP_MBARRIER_ARRIVE, ring->empty, slot, count, out), ring);
 }
 
 // Waits for the tiles that the statement uses first, or arrivals for those that it uses last.
 static void push_live_ranges(Maker *m, const Block *block, int at, bool first, Block *out) {
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        EXPECT(arena_failure(m->plan->arena), channel->tiles.count > 0, "a channel of no tiles");
-        const RoleTile *tile = channel->tiles.items[0];
-        for (int s = 0; s < tile->live_ranges.count && channel->consumer == ROLE_COMPUTE; s++) {
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        EXPECT(arena_failure(m->plan->arena), ring->tiles.count > 0, "a ring of no tiles");
+        const RoleTile *tile = ring->tiles.items[0];
+        for (int s = 0; s < tile->live_ranges.count && ring->consumer == ROLE_COMPUTE; s++) {
             const LiveRange *range = &tile->live_ranges.items[s];
             bool unused = range->first < 0;
             if (range->block != block || at != (unused ? range->at : first ? range->first : range->last)) continue;
-            if (first) push_full(m, channel, out);
-            else if (!channel->single_use) push_empty(m, channel, out);
+            if (first) push_full(m, ring, out);
+            else if (!ring->single_use) push_empty(m, ring, out);
         }
     }
 }
 
 static void stage_store(Maker *m, const Stmt *store, Stmt *clone) {
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        if (channel->store != store) continue;
-        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, channel->tiles.items[0]->buf));
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        if (ring->store != store) continue;
+        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, ring->tiles.items[0]->buf));
         set_staging(m->builder, clone, tile, none);
         return;
     }
@@ -72,11 +72,11 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
 
 // One thread arrives for its warpgroup. The other threads have surely waited for the tile if the warpgroup executes an
 // MMA after the wait; in a tile without steps it executes none.
-static bool has_all_waited(const Maker *m, const Channel *channel, const Block *before) {
+static bool has_all_waited(const Maker *m, const TileRing *ring, const Block *before) {
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
         if (surely_multiplies(m->facts, stmt)) return true;
-        if (is_call(stmt, OP_MBARRIER_WAIT) && wait_of(stmt).bar->buf == channel->full) return false;
+        if (is_call(stmt, OP_MBARRIER_WAIT) && wait_of(stmt).bar->buf == ring->full) return false;
     }
     return false;
 }
@@ -84,24 +84,23 @@ static bool has_all_waited(const Maker *m, const Channel *channel, const Block *
 // Adds the step to the next slot after an arrival, and a barrier before the arrival if threads have read the tile.
 static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
-    Channel *channel = map_get(m->consumes, stmt);
-    if (channel && (channel->by_threads || !has_all_waited(m, channel, out)))
-        block_barrier(mapper->arena, out, m->builder->loc);
-    if (channel && channel->store) push_store_wait(mapper->arena, m->builder->loc, out);
+    TileRing *ring = map_get(m->consumes, stmt);
+    if (ring && (ring->by_threads || !has_all_waited(m, ring, out))) block_barrier(mapper->arena, out, m->builder->loc);
+    if (ring && ring->store) push_store_wait(mapper->arena, m->builder->loc, out);
     block_push(mapper->arena, out, stmt);
-    if (channel) push_advance(m->builder, &channel->counter, out);
+    if (ring) push_advance(m->builder, &ring->counter, out);
 }
 
 // With one tile per CTA, no role waits for the last arrivals: drops those behind all loops, unless another tile of the
-// channel follows. False: a loop was found before them.
+// ring follows. False: a loop was found before them.
 static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     for (int i = block->count - 1; i >= 0; i--) {
         Stmt *stmt = block->items[i];
         Block *bodies[2];
         int count = stmt_bodies(stmt, bodies);
-        Channel *channel = map_get(m->consumes, stmt);
+        TileRing *ring = map_get(m->consumes, stmt);
         if (is_call(stmt, OP_MBARRIER_WAIT)) map_put(filled, wait_of(stmt).bar->buf, stmt);
-        if (channel && !map_has(filled, channel->full)) block_remove(block, i);
+        if (ring && !map_has(filled, ring->full)) block_remove(block, i);
         if (stmt->kind == STMT_WHILE || is_thread_loop(stmt)) return false;
         if (stmt->kind == STMT_FOR) continue;
         for (int b = count - 1; b >= 0; b--)

@@ -14,19 +14,19 @@ static bool fills(const Maker *m, const Stmt *stmt) {
 static void push_load(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
     const RoleTile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
-    const Channel *channel = tile->channel;
-    EXPECT(p->context->failure, channel->producer == ROLE_LOAD && channel->bytes > 0,
+    const TileRing *ring = tile->ring;
+    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && ring->bytes > 0,
            "a load of '%s', which the transposer fills", tile->buf->name);
-    Expr *slot = slot_index(p, &channel->counter);
-    if (tile == channel->tiles.items[0]) {
-        if (!channel->single_use) push_slot_wait(p, channel->empty, &channel->counter, out);
-        push_on(p, OP_MBARRIER_EXPECT, channel->full, slot, integer(p, channel->bytes), out);
+    Expr *slot = slot_index(p, &ring->counter);
+    if (tile == ring->tiles.items[0]) {
+        if (!ring->single_use) push_slot_wait(p, ring->empty, &ring->counter, out);
+        push_on(p, OP_MBARRIER_EXPECT, ring->full, slot, integer(p, ring->bytes), out);
     }
     Stmt *started = clone_for_role(m, copy);
-    call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, channel->full, slot));
+    call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, ring->full, slot));
     started->call.is_async = true;
     block_push(p->arena, out, started);
-    if (tile == vec_last(&channel->tiles) && !channel->single_use) push_advance(p, &channel->counter, out);
+    if (tile == vec_last(&ring->tiles) && !ring->single_use) push_advance(p, &ring->counter, out);
 }
 
 // A tile that is loaded a single time before a loop of loads has one slot, which becomes free late, at the end of the
@@ -48,9 +48,9 @@ static bool is_delayed(Maker *m, const Block *from, int at) {
     const Stmt *copy = from->items[at];
     if (!is_global_to_shared_copy(copy)) return false;
     const Buf *buf = copy_of(copy).dst->buf;
-    const Channel *channel = tile_of(m->plan, buf)->channel;
+    const TileRing *ring = tile_of(m->plan, buf)->ring;
     const Stmt *loop = first_load(from, at + 1);
-    if (m->own || m->delayed || channel->slots > 1 || channel->tiles.count > 1 || !loop) return false;
+    if (m->own || m->delayed || ring->slots > 1 || ring->tiles.count > 1 || !loop) return false;
     if (loop->kind != STMT_FOR || loop->loop.count != 1) return false;
     const Stmt *first = first_load(&loop->loop.body, 0);
     if (!is_global_to_shared_copy(first) || copy_of(first).dst->buf == buf) return false;
@@ -62,7 +62,7 @@ static bool is_delayed(Maker *m, const Block *from, int at) {
 static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *out) {
     if (!m->delayed || block != &m->into->loop.body) return;
     const Buf *buf = copy_of(copy).dst->buf;
-    if (buf != vec_last(&tile_of(m->plan, buf)->channel->tiles)->buf) return;
+    if (buf != vec_last(&tile_of(m->plan, buf)->ring->tiles)->buf) return;
     Arena *a = m->plan->arena;
     const Iter *iter = &m->into->loop.iters[0];
     Expr *first = e_eq(a, e_var(a, iter->var), iter->begin);
@@ -77,8 +77,8 @@ static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *
 // Each thread of the role has read and written its elements; wgmma then reads the written tile.
 static void push_transposed(Maker *m, const Stmt *copy, Block *out) {
     RoleBuilder *p = m->builder;
-    const Channel *from = tile_of(m->plan, copy_of(copy).src->buf)->channel,
-                  *to = tile_of(m->plan, copy_of(copy).dst->buf)->channel;
+    const TileRing *from = tile_of(m->plan, copy_of(copy).src->buf)->ring,
+                   *to = tile_of(m->plan, copy_of(copy).dst->buf)->ring;
     Expr *slot = slot_index(p, &to->counter);
     EXPECT(p->context->failure, from->consumer == ROLE_TRANSPOSE && to->producer == ROLE_TRANSPOSE,
            "'%s' is not the transpose of a loaded tile", copy_of(copy).dst->buf->name);
@@ -99,7 +99,7 @@ static void fill_block(Maker *m, const Block *from, Block *out);
 
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return fills(m, stmt) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->channel == m->own);
+    return fills(m, stmt) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->ring == m->own);
 }
 
 static bool fills_or_counts(const Stmt *stmt, void *user) {
@@ -161,20 +161,20 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     fill_block(m, &p->grid->grid.body, body);
 }
 
-// Each channel (tiles that are emptied at the same time) is loaded by a warp of its own, so that none waits behind
+// Each ring (tiles that are emptied at the same time) is loaded by a warp of its own, so that none waits behind
 // another.
 static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
     int64_t warp = m->builder->context->target->warp_lanes;
     int count = 0, made = 0;
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) count += channel->producer == ROLE_LOAD;
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) count += ring->producer == ROLE_LOAD;
     if (count < 2 || count * warp > threads) {
         push_filling_role(m, kernel, "load", threads, ROLE_LOAD, out);
         return;
     }
-    VEC_EACH_PTR (Channel, channel, &m->plan->channels) {
-        if (channel->producer != ROLE_LOAD) continue;
-        const char *name = arena_printf(m->plan->arena, "load_%s", channel->tiles.items[0]->buf->name);
-        m->own = channel;
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        if (ring->producer != ROLE_LOAD) continue;
+        const char *name = arena_printf(m->plan->arena, "load_%s", ring->tiles.items[0]->buf->name);
+        m->own = ring;
         int64_t rest = threads - made * warp;
         push_filling_role(m, kernel, name, ++made < count ? warp : rest, ROLE_LOAD, out);
     }

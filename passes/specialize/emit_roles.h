@@ -7,11 +7,11 @@ typedef struct Maker {
     RolePlan *plan;
     RoleKind role;   // that is being built
     Subst *subst;
-    Map *consumes;                // arrivals at `empty` -> Channel, whose first member is the Consume
+    Map *consumes;                // arrivals at `empty` -> TileRing, whose first member is the Consume
     Block buffers;                // shared memory of the role
     bool staged;                  // the epilogue is staged in a tile of single use, so no role waits for its stores
     Facts *facts;                 // of the current role
-    const Channel *own;           // the channel that a load role fills; NULL: all
+    const TileRing *own;          // the ring that a load role fills; NULL: all
     const Stmt *delayed, *into;   // a copy, and the loop that it moves into
 } Maker;
 
@@ -22,7 +22,7 @@ void push_counters(Maker *m, Block *out);
 Stmt *clone_for_role(Maker *m, const Stmt *stmt);   // with the slots of its tiles
 // The statement with empty bodies. Loops get new iterators.
 Stmt *shell_of(Maker *m, const Stmt *stmt);
-void push_full(Maker *m, const Channel *channel, Block *out);   // waits for the channel's tiles
+void push_full(Maker *m, const TileRing *ring, Block *out);   // waits for the ring's tiles
 
 // ---- the roles ----
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);   // emit_producer.c

@@ -1,4 +1,4 @@
-// Analysis and legality of cooperative kernels: tiles and their live ranges, channels, the producer's slice, reasons
+// Analysis and legality of cooperative kernels: tiles and their live ranges, rings, the producer's slice, reasons
 // against specialization, registers. (Transformation: cooperative.c.)
 //
 // The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
@@ -97,7 +97,7 @@ static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
     return uses + tile->live_ranges.count == count_effects(plan->arena, plan->grid, tile->buf);
 }
 
-// ---- channels ----
+// ---- rings ----
 
 // Only copies and scalars lie between the two.
 static bool side_by_side(const LiveRange *a, const LiveRange *b) {
@@ -142,20 +142,20 @@ static bool is_transposed_tile(const RolePlan *plan, const RoleTile *tile) {
 
 static void make_groups(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
-        VEC_EACH_PTR (Channel, channel, &plan->channels)
-            if (!tile->channel && share_barriers(channel->tiles.items[0], tile)) tile->channel = channel;
-        if (!tile->channel) {
-            tile->channel = NEW(plan->arena, Channel);
-            tile->channel->slots = buf_slots(tile->buf);
-            tile->channel->consumer = ROLE_COMPUTE;
-            vec_push(plan->arena, &plan->channels, tile->channel);
+        VEC_EACH_PTR (TileRing, ring, &plan->rings)
+            if (!tile->ring && share_barriers(ring->tiles.items[0], tile)) tile->ring = ring;
+        if (!tile->ring) {
+            tile->ring = NEW(plan->arena, TileRing);
+            tile->ring->slots = buf_slots(tile->buf);
+            tile->ring->consumer = ROLE_COMPUTE;
+            vec_push(plan->arena, &plan->rings, tile->ring);
         }
-        vec_push(plan->arena, &tile->channel->tiles, tile);
-        vec_push(plan->arena, &tile->channel->consume.tiles, tile->buf);
-        tile->channel->bytes += buf_slot_bytes(tile->buf);
-        tile->channel->by_threads |= read_by_threads(plan, tile->buf);
-        if (is_transposed_from(plan, tile)) tile->channel->consumer = ROLE_TRANSPOSE;
-        if (is_transposed_tile(plan, tile)) tile->channel->producer = ROLE_TRANSPOSE;
+        vec_push(plan->arena, &tile->ring->tiles, tile);
+        vec_push(plan->arena, &tile->ring->consume.tiles, tile->buf);
+        tile->ring->bytes += buf_slot_bytes(tile->buf);
+        tile->ring->by_threads |= read_by_threads(plan, tile->buf);
+        if (is_transposed_from(plan, tile)) tile->ring->consumer = ROLE_TRANSPOSE;
+        if (is_transposed_tile(plan, tile)) tile->ring->producer = ROLE_TRANSPOSE;
     }
 }
 
@@ -185,15 +185,15 @@ static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
     return found;
 }
 
-Channel *cooperative_staged(const RolePlan *plan, const Stmt **store) {
+TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store) {
     if (plan->transposes) return NULL;
-    VEC_EACH_PTR (Channel, channel, &plan->channels) {
-        const RoleTile *tile = channel->tiles.items[0];
+    VEC_EACH_PTR (TileRing, ring, &plan->rings) {
+        const RoleTile *tile = ring->tiles.items[0];
         bool single_use =
-            channel->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
+            ring->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
         if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
         *store = store_behind(plan, tile);
-        if (*store) return channel;
+        if (*store) return ring;
     }
     return NULL;
 }

@@ -1,9 +1,9 @@
-// Analysis of cooperative kernels: tiles, their live ranges, channels, the producer's slice. Result: a Plan for
+// Analysis of cooperative kernels: tiles, their live ranges, rings, the producer's slice. Result: a Plan for
 // cooperative.c.
 #pragma once
 #include "passes/specialize/builder.h"
 
-typedef struct Channel Channel;
+typedef struct TileRing TileRing;
 
 typedef struct LiveRange {   // a copy that fills a tile, and the statements of its block that use it
     const Block *block;
@@ -13,12 +13,12 @@ typedef struct LiveRange {   // a copy that fills a tile, and the statements of 
 typedef struct RoleTile {
     Buf *buf;
     VEC(LiveRange) live_ranges;
-    Channel *channel;
+    TileRing *ring;
 } RoleTile;
 
 typedef enum { ROLE_LOAD, ROLE_TRANSPOSE, ROLE_COMPUTE } RoleKind;
 
-struct Channel {   // tiles that are filled and emptied at the same time share mbarriers
+struct TileRing {   // tiles that are filled and emptied at the same time share mbarriers
     Consume consume;
     VEC(RoleTile *) tiles;
     int64_t slots, bytes;
@@ -35,7 +35,7 @@ typedef struct RolePlan {
     const Target *target;
     const Stmt *grid;
     VEC(RoleTile *) tiles;
-    VEC(Channel *) channels;
+    VEC(TileRing *) rings;
     VEC(const Buf *) sources;   // tensors that tiles are loaded from
     Map *required;              // scalars in the producer's slice
     int64_t rows;               // of the MMAs
@@ -48,8 +48,8 @@ typedef struct RolePlan {
 // Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan);
 int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number of consumers
-// The channel whose tile can serve as staging, and the store; NULL: none.
-Channel *cooperative_staged(const RolePlan *plan, const Stmt **store);
+// The ring whose tile can serve as staging, and the store; NULL: none.
+TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
