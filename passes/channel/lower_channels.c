@@ -557,6 +557,14 @@ static void insert_all(Arena *arena, Block *body, int at, const Block *stmts) {
     FOR_EACH_ITEM (stmt, stmts) block_insert(arena, body, at++, stmt);
 }
 
+// Asynchronous units complete on the mbarriers: threads alone see them by the barrier behind the inits.
+static bool by_bytes(const Lowering *l) {
+    VEC_EACH_PTR (Ring, ring, &l->rings)
+        VEC_EACH (const Ends, ends, &ring->ends)
+            if (ends->by_bytes && !ring->own) return true;
+    return false;
+}
+
 // mbarriers are set up behind the declarations at the grid's top, before anything meets at them.
 static int set_up(Lowering *l, Stmt *grid) {
     Arena *a = l->arena;
@@ -566,7 +574,8 @@ static int set_up(Lowering *l, Stmt *grid) {
         set_up_ring(l, ring, &decls, &inits);
         peers |= ring->channel->by_peers;
     }
-    if (inits.count) block_publish_mbarriers(a, &inits, peers, grid->loc);
+    if (inits.count && (peers || by_bytes(l))) block_publish_mbarriers(a, &inits, peers, grid->loc);
+    else if (inits.count) block_barrier(a, &inits, grid->loc);
     int at = 0;
     while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
     insert_all(a, body, at, &decls);

@@ -44,6 +44,7 @@ typedef struct Waits {
     VEC(Arrival *) arrivals;
     Map *by_tile;   // Buf -> Arrival
     int runs;
+    bool published;   // lower-channels has mbarriers, whose fence and barrier are for these, too
 } Waits;
 
 static bool is_load(const Stmt *stmt) {
@@ -257,7 +258,7 @@ static void set_up(Waits *w, Span loc, Block *out) {
         for (int64_t s = 0; s < arrival->slots; s++)
             BLOCK_CALL(a, out, loc, OP_MBARRIER_INIT, barrier_at(w, arrival, e_int(a, s)), arg_int(a, 1));
     }
-    block_publish_mbarriers(a, out, false, loc);
+    if (!w->published) block_publish_mbarriers(a, out, false, loc);
     VEC_EACH_PTR (Arrival, arrival, &w->arrivals)
         if (arrival->phases) block_push(a, out, s_var(a, arrival->phases, e_int_of(a, TYPE_I32, 0)));
 }
@@ -272,10 +273,17 @@ static bool waits_last(const Block *body) {
     return body->count > 0 && is_call(vec_last(body), OP_BULK_WAIT);
 }
 
+static bool is_published(const Block *body) {
+    FOR_EACH_ITEM (stmt, body)
+        if (stmt->kind != STMT_DECL && !is_call(stmt, OP_MBARRIER_INIT)) return is_call(stmt, OP_FENCE_MBARRIER_INIT);
+    return false;
+}
+
 static void add_barriers(Waits *w, Stmt *grid) {
     Block setup = {0}, *body = &grid->grid.body;
     int at = 0;
     group_tiles(w);
+    w->published = is_published(body);
     declare(w, grid->loc, &setup);
     set_up(w, grid->loc, &setup);
     rewrite(w, body);
