@@ -402,11 +402,25 @@ static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
     push_warps_arrive(l, ends, ring->full, slot, commit->loc, out);
 }
 
-static void lower_release(Lowering *l, const Stmt *release, Block *out) {
+// One thread arrives for a warpgroup. Its other warps have surely waited for the slot if it has executed a product since;
+// else one could find the slot filled again, and wait for a phase that may never come.
+static bool have_all_waited(const Block *block, int at) {
+    const Var *handle = ARG(block->items[at], RELEASE, slot).value->var;
+    for (int i = at - 1; i >= 0; i--) {
+        const Stmt *stmt = block->items[i];
+        if (via_is(stmt, VIA_WGMMA)) return true;
+        if (stmt->kind == STMT_LET && stmt->let.var == handle) return false;
+    }
+    return false;
+}
+
+static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
+    const Stmt *release = block->items[at];
     Expr *handle = ARG(release, RELEASE, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
     const Ends *ends = ends_of(ring, l->role);
     if (ring->own) return;
+    if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
     if (!ends->by_wgmma) return;
@@ -471,7 +485,7 @@ static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
     if (is_acquire(stmt)) lower_acquire(l, block, at, out);
     else if (is_receive(stmt)) lower_receive(l, stmt, out);
     else if (is_call(stmt, OP_COMMIT)) lower_commit(l, stmt, out);
-    else if (is_call(stmt, OP_RELEASE)) lower_release(l, stmt, out);
+    else if (is_call(stmt, OP_RELEASE)) lower_release(l, block, at, out);
     else if (is_call(stmt, OP_SKIP)) push_skip(l, stmt, out);
     else if (is_call(stmt, OP_ENTER)) lower_enter(l, stmt, out);
     else if (is_call(stmt, OP_LEAVE)) lower_leave(l, stmt, out);
