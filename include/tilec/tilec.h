@@ -168,6 +168,9 @@ typedef struct TilecCompileOptions {
     void *progress_user;
     // Only parses: the artefact has no kernels and no code, its manifest says what the source declares (docs/reference/launch-plan.md).
     bool declarations;
+    const char *print_after;   // a pass, or "all": the program after it is in tilec_artefact_listing. NULL: none
+    const char
+        *layouts;   // "text", "svg" or "html": the layouts of its tiles are in tilec_artefact_layouts. NULL: none
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the
@@ -191,6 +194,12 @@ TILEC_API const char *tilec_artefact_ptx(const TilecArtefact *artefact);
 TILEC_API const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size);
 // The launch plan as JSON; docs/reference/launch-plan.md describes it.
 TILEC_API const char *tilec_artefact_manifest(const TilecArtefact *artefact);
+// What TilecCompileOptions.print_after asked for: for each pass and kernel a line `// after PASS (KERNEL)`, and the kernel as
+// the language has it. Else "".
+TILEC_API const char *tilec_artefact_listing(const TilecArtefact *artefact);
+// What TilecCompileOptions.layouts asked for: layouts of all tiles, bank conflicts of all accesses, and pictures but in
+// "text". Else "".
+TILEC_API const char *tilec_artefact_layouts(const TilecArtefact *artefact);
 // The target, "sm_90a".
 TILEC_API const char *tilec_artefact_target(const TilecArtefact *artefact);
 

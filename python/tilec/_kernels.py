@@ -1,4 +1,6 @@
 """Sources, and their kernels as functions of tensors."""
+from __future__ import annotations
+
 import collections
 import collections.abc
 import json
@@ -176,7 +178,7 @@ class Kernel(_tilec.Launcher):
 
     # ---- arguments ----
 
-    def bind(self, **values):
+    def bind(self, **values: object) -> Kernel:
         """The kernel with values for compile-time names, tunables or consts."""
         for name in values:
             if name not in self.names and name not in self.source.settable:
@@ -224,12 +226,17 @@ class Kernel(_tilec.Launcher):
         return tuple((f"{self.name}.{name}" if name in self.names or name in tunables else name, _value_text(value))
                      for name, value in own.items())
 
-    def compile(self, target, *, assemble=True, remarks=False, **values):
-        """The code of this kernel for a target ("sm_90a"): an object with `ptx`, `cubin`, `manifest`."""
+    def compile(self, target: str, *, assemble: bool = True, remarks: bool = False, print_after: str | None = None,
+                layouts: str | None = None, **values: object) -> _tilec.Artefact:
+        """The code of this kernel for a target ("sm_90a"): an object with `ptx`, `cubin`, `manifest`.
+
+        With `print_after`, a pass or "all", `listing` is the program after it; with `layouts`, "text", "svg" or "html", `layouts`
+        shows the layouts of its tiles. `remarks` prints which optimizations were not applied, and why.
+        """
         defines = self._defines(values)
         flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0)
         artefact, said = _tilec.compile(self.source.name, self.source.text, target, defines, self.name, assembler(),
-                                        self.source.record, None, flags, 0)
+                                        self.source.record, print_after, layouts, flags)
         _say(said)
         return artefact
 
@@ -272,7 +279,7 @@ class Kernel(_tilec.Launcher):
         _say(_tilec.emulate(self.source.name, self.source.text, None, self._defines(values), self.name, kinds, names, args,
                             seed, max_steps))
 
-    def emulate(self, *args, seed=0, max_steps=0, **keywords):
+    def emulate(self, *args: object, seed: int = 0, max_steps: int = 0, **keywords: object):
         """Runs on the emulator, which reports races, uninitialised elements and accesses outside of tensors.
 
         `seed` decides the order of warps and asynchronous copies; `max_steps` ends a kernel that does not end (0: 10^9
@@ -286,7 +293,7 @@ class Kernel(_tilec.Launcher):
         self._emulate(bound, seed, max_steps)
         return None if not made else made[0] if len(made) == 1 else tuple(made)
 
-    def select(self, *args, target="sm_90a", multiprocessors=132, **keywords):
+    def select(self, *args: object, target: str = "sm_90a", multiprocessors: int = 132, **keywords: object) -> Selection:
         """What a launch with these arguments would do on such a device, without one: a Selection."""
         given, values = self._split(keywords)
         if values:
@@ -307,7 +314,7 @@ class Source(collections.abc.Mapping):
 
     def __init__(self, name, text, record, values):
         self.name, self.text, self.record = name, text, record
-        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, DECLARATIONS, 0)
+        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, DECLARATIONS)
         _say(said)
         declarations = json.loads(artefact.manifest)["declarations"]
         self.consts = {c["name"]: c["value"] for c in declarations["consts"]}
@@ -323,7 +330,7 @@ class Source(collections.abc.Mapping):
         own = {n["name"] for n in declared["names"]} | self.settable
         return {name: value for name, value in values.items() if name in own}
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Kernel:
         if name not in self._kernels:
             raise KeyError(f"{self.name} has no kernel '{name}'; it has " + ", ".join(self._kernels))
         return self._kernels[name]
@@ -347,7 +354,7 @@ def _record_of(path):
     return None if record in (None, "", "none") else record
 
 
-def load(path=None, /, *, source=None, name="<source>", **values):
+def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", **values: object) -> Source:
     """The kernels of a file, or of `source`, a text; with values for compile-time names, tunables or consts.
 
     Only parses: a kernel is compiled at its first call on a device.
@@ -361,11 +368,11 @@ def load(path=None, /, *, source=None, name="<source>", **values):
         return Source(path, file.read(), _record_of(path), values)
 
 
-def emulate(kernel, /, *args, **keywords):
+def emulate(kernel: Kernel, /, *args: object, **keywords: object):
     """`kernel.emulate(...)`: the emulator, whatever the tensors' device."""
     return kernel.emulate(*args, **keywords)
 
 
-def select(kernel, /, *args, **keywords):
+def select(kernel: Kernel, /, *args: object, **keywords: object) -> Selection:
     """`kernel.select(...)`: which variant a launch takes, with its grid and memory."""
     return kernel.select(*args, **keywords)

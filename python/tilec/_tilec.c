@@ -487,11 +487,15 @@ static PyObject *artefact_select(PyObject *self, PyObject *args) {
 
 static const char *(*const query_manifest)(const TilecArtefact *) = tilec_artefact_manifest;
 static const char *(*const query_ptx)(const TilecArtefact *) = tilec_artefact_ptx;
+static const char *(*const query_listing)(const TilecArtefact *) = tilec_artefact_listing;
+static const char *(*const query_layouts)(const TilecArtefact *) = tilec_artefact_layouts;
 static const char *(*const query_target)(const TilecArtefact *) = tilec_artefact_target;
 
 static PyGetSetDef artefact_fields[] = {
     {"manifest", artefact_text, NULL, "the launch plan, JSON", (void *)&query_manifest},
     {"ptx", artefact_text, NULL, "PTX", (void *)&query_ptx},
+    {"listing", artefact_text, NULL, "the program after the passes of print_after", (void *)&query_listing},
+    {"layouts", artefact_text, NULL, "the layouts of its tiles, as asked for", (void *)&query_layouts},
     {"target", artefact_text, NULL, "the target, 'sm_90a'", (void *)&query_target},
     {"cubin", artefact_cubin, NULL, "the cubin, with its launch plan; b'' where none was asked for", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
@@ -524,7 +528,7 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
     return out;
 }
 
-// compile(name, text, target, defines, only, ptxas, record, cache, flags, threads) -> (Artefact, diagnostics)
+// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags) -> (Artefact, diagnostics)
 // Flags: 1 not assembled, 2 declarations alone, 4 remarks.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
@@ -536,8 +540,9 @@ static PyObject *compile_source(PyObject *self, PyObject *args) {
     TilecDiagnostics *said = NULL;
     TilecStatus status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "sy#sO!zzzzii", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
-                          &options.only, &options.ptxas, &options.record, &options.cache, &flags, &options.threads))
+    if (!PyArg_ParseTuple(args, "sy#sO!zzzzzi", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
+                          &options.only, &options.ptxas, &options.record, &options.print_after, &options.layouts,
+                          &flags))
         return NULL;
     TilecDefine *list = read_defines(defines, &options.define_count);
     if (!list) return NULL;

@@ -215,7 +215,8 @@ static void copy_origin(TilecArtefact *artefact, const CompileReply *reply) {
     CompileImport *imports = NEW_ARRAY(arena, CompileImport, reply->import_count + 1);
     if (reply->diagnostics) artefact->diagnostics = arena_copy(arena, reply->diagnostics, reply->diagnostics_size);
     artefact->diagnostics_size = reply->diagnostics_size;
-    artefact->bytes = strlen(reply->ptx) + strlen(reply->manifest) + reply->cubin_size + reply->diagnostics_size;
+    artefact->bytes = strlen(artefact->listing) + strlen(artefact->layouts) + strlen(reply->ptx) +
+                      strlen(reply->manifest) + reply->cubin_size + reply->diagnostics_size;
     for (int64_t i = 0; i < reply->import_count; i++) {
         const CompileImport *import = &reply->imports[i];
         imports[i] = (CompileImport){arena_strdup(arena, import->path), NULL, import->length};
@@ -230,6 +231,8 @@ static void adopt(TilecArtefact *artefact, Job *job, const CompileReply *reply) 
     Arena *arena = artefact->object.arena;
     artefact->ptx = arena_strdup(arena, reply->ptx);
     artefact->manifest = arena_strdup(arena, reply->manifest);
+    artefact->listing = arena_strdup(arena, reply->listing ? reply->listing : "");
+    artefact->layouts = arena_strdup(arena, reply->layouts ? reply->layouts : "");
     if (reply->cubin) artefact->cubin = arena_copy(arena, reply->cubin, reply->cubin_size);
     artefact->cubin_size = reply->cubin_size;
     copy_origin(artefact, reply);
@@ -305,6 +308,14 @@ const void *tilec_artefact_cubin(const TilecArtefact *artefact, size_t *size) {
 
 const char *tilec_artefact_manifest(const TilecArtefact *artefact) {
     return artefact ? artefact->manifest : "";
+}
+
+const char *tilec_artefact_listing(const TilecArtefact *artefact) {
+    return artefact ? artefact->listing : "";
+}
+
+const char *tilec_artefact_layouts(const TilecArtefact *artefact) {
+    return artefact ? artefact->layouts : "";
 }
 
 const char *tilec_artefact_target(const TilecArtefact *artefact) {

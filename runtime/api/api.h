@@ -57,6 +57,7 @@ struct TilecArtefact {
     const char *ptx, *manifest;
     const void *cubin;
     size_t cubin_size;
+    const char *listing, *layouts;
     const Plan *plan;
     TilecKernel *kernels;   // one per entry of the plan
     // Of one that was compiled: where it came from, and what was said then.

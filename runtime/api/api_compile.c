@@ -43,6 +43,8 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .remarks = options->remarks,
         .phases = options->progress != NULL,
         .declarations = options->declarations,
+        .print_after = options->print_after,
+        .layouts = options->layouts,
         .memory_limit = options->memory_limit,
         .processors = processors,
     };

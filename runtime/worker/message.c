@@ -62,8 +62,8 @@ static void emulation_fields(Wire *wire, Emulation *e) {
 }
 
 static void request_fields(Wire *wire, CompileRequest *r) {
-    const char **texts[] = {&r->name,  &r->folder, &r->target,    &r->only,
-                            &r->ptxas, &r->record, &r->repro_dir, &r->import_root};
+    const char **texts[] = {&r->name,   &r->folder,    &r->target,      &r->only,        &r->ptxas,
+                            &r->record, &r->repro_dir, &r->import_root, &r->print_after, &r->layouts};
     int64_t *numbers[] = {&r->optimize, &r->lines,     &r->assemble,     &r->remarks,
                           &r->phases,   &r->for_shape, &r->memory_limit, &r->declarations};
     size_t set = sizeof *r->processors;
@@ -95,6 +95,8 @@ static void reply_fields(Wire *wire, CompileReply *r) {
     wire_number(wire, &r->status);
     wire_text(wire, &r->ptx);
     wire_text(wire, &r->manifest);
+    wire_text(wire, &r->listing);
+    wire_text(wire, &r->layouts);
     wire_bytes(wire, &r->cubin, &r->cubin_size);
     wire_bytes(wire, (const void **)&r->diagnostics, &r->diagnostics_size);
     CompileImport *imports = wire_list(wire, r->imports, &r->import_count, sizeof *imports);

@@ -34,6 +34,7 @@ typedef struct CompileRequest {
     size_t length;
     const char *folder;                                                     // the caller's working folder
     const char *target, *only, *ptxas, *record, *repro_dir, *import_root;   // NULL where nothing is given
+    const char *print_after, *layouts;                                      // as TilecCompileOptions has them
     const char *record_text;                                                // what is in the file `record`
     size_t record_length;
     int64_t define_count;
@@ -65,7 +66,8 @@ typedef struct SentOutput {   // the tensor of an argument after the emulation
 typedef struct CompileReply {
     int64_t status;
     const char *ptx, *manifest;
-    const void *cubin;   // with its plan; NULL: not assembled
+    const char *listing, *layouts;   // NULL: not asked for
+    const void *cubin;               // with its plan; NULL: not assembled
     size_t cubin_size;
     const char *diagnostics;   // all of them, for reply_diagnostics; NULL: there was no memory for more than the status
     size_t diagnostics_size;

@@ -1,6 +1,7 @@
 #include "runtime/worker/serve.h"
 #include "runtime/api/status.h"
 #include "runtime/compile/compile.h"
+#include "runtime/compile/layouts.h"
 #include "runtime/compile/repro.h"
 #include "runtime/worker/compiler.h"
 #include "runtime/worker/emulate.h"
@@ -8,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -89,6 +91,62 @@ static TilecStatus declare_source(Answer *answer, Loader *loader) {
     return TILEC_OK;
 }
 
+static const char *const layouts_forms[] = {[LAYOUTS_TEXT] = "text", [LAYOUTS_SVG] = "svg", [LAYOUTS_HTML] = "html"};
+
+// False: reported. A compile of its own, since later passes remove the layouts.
+static bool add_layouts(Answer *answer, Loader *loader, const CompileOptions *options) {
+    const char *asked = answer->request->layouts;
+    LayoutsForm form = LAYOUTS_TEXT;
+    while (form < COUNT_OF(layouts_forms) && strcmp(layouts_forms[form], asked) != 0) form++;
+    if (form == COUNT_OF(layouts_forms)) {
+        diag(answer->job.sink, (Span){0}, T_MISUSE, "the option `layouts` is one of text, svg, html");
+        return false;
+    }
+    CompileOptions upto = *options;
+    Compiled compiled;
+    StrBuf out;
+    upto.upto = UPTO_PASSES;
+    upto.passes = (PassOptions){.stop_after = "swizzle-allocation", .bisect_limit = -1};
+    int said = diag_count(answer->job.sink);
+    if (!compile(loader, answer->job.arena, &upto, &compiled)) return false;
+    diag_truncate(answer->job.sink, said);   // the whole compile says it again
+    sb_init(&out, answer->arena);
+    const char *name = path_stem(answer->job.arena, answer->request->name);
+    emit_layouts(compiled.module, options->target, name, form, &out);
+    answer->reply.layouts = sb_text(&out);
+    return true;
+}
+
+typedef struct Listed {
+    Answer *answer;
+    Loader *loader;
+    CompileOptions *options;
+    Compiled *out;
+    char *text;
+    size_t size;
+} Listed;
+
+static bool compile_listed(void *user) {
+    const Listed *l = user;
+    return compile(l->loader, l->answer->job.arena, l->options, l->out);
+}
+
+static void end_listing(void *user) {
+    Listed *l = user;
+    if (l->options->passes.talk) fclose(l->options->passes.talk);
+}
+
+// A compile that lists the program after passes, where that is asked for. False: reported.
+static bool compile_listing(Answer *answer, Loader *loader, CompileOptions *options, Compiled *out) {
+    Listed listed = {.answer = answer, .loader = loader, .options = options, .out = out};
+    options->passes.print_after = answer->request->print_after;
+    if (options->passes.print_after) options->passes.talk = open_memstream(&listed.text, &listed.size);
+    bool ok = fail_scope(&answer->job.failure, compile_listed, end_listing, &listed);
+    if (ok && listed.text) answer->reply.listing = arena_strndup(answer->arena, listed.text, listed.size);
+    free(listed.text);
+    return ok;
+}
+
 static TilecStatus compile_source(Answer *answer) {
     const CompileRequest *request = answer->request;
     Job *job = &answer->job;
@@ -105,7 +163,8 @@ static TilecStatus compile_source(Answer *answer) {
     if (request->emulation.kernel) return emulate_source(answer, &loader, &options);
     if (request->declarations) return declare_source(answer, &loader);
     if (!loader_open_text(&loader, request->name, request->text, request->length) ||
-        !compile(&loader, job->arena, &options, &compiled)) {
+        (request->layouts && !add_layouts(answer, &loader, &options)) ||
+        !compile_listing(answer, &loader, &options, &compiled)) {
         TilecStatus status = status_of(job->sink, 0);
         return status == TILEC_OK ? TILEC_ERROR_INTERNAL : status;
     }

@@ -232,6 +232,17 @@ class Cache(unittest.TestCase):
             finally:
                 del os.environ["TILEC_CACHE"]
 
+    def test_listing_and_layouts(self):
+        kernel = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"]
+        shown = kernel.compile("sm_80", assemble=False, print_after="lower-tile-op", layouts="text")
+        self.assertIn("// after lower-tile-op (vector_add", shown.listing)
+        self.assertIn("vector_add", shown.layouts)
+        plain = kernel.compile("sm_80", assemble=False)
+        self.assertEqual((plain.listing, plain.layouts), ("", ""))
+        for wrong in ({"print_after": "no-such-pass"}, {"layouts": "pdf"}):
+            with self.assertRaises(tilec.Error):
+                kernel.compile("sm_80", assemble=False, **wrong)
+
     def test_command_line(self):
         done = subprocess.run([sys.executable, "-m", "tilec", "--version"], capture_output=True, text=True)
         self.assertIn(tilec.__version__, done.stdout)

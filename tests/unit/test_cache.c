@@ -309,7 +309,7 @@ static void test_key(void **state) {
     static const RecordValue shape[] = {{"M", 1}};
     Setting s = new_setting(arena);
     const CompileRequest plain = s.request;
-    CacheHash keys[20];
+    CacheHash keys[24];
     int count = 0;
 #define KEY_WITH(...) (s.request = plain, __VA_ARGS__, keys[count++] = key_of(&s))
     KEY_WITH(s.request.name = "a.tile");
@@ -326,6 +326,9 @@ static void test_key(void **state) {
     KEY_WITH(s.request.optimize = 2);
     KEY_WITH(s.request.lines = 1);
     KEY_WITH(s.request.remarks = 1);
+    KEY_WITH(s.request.declarations = 1);
+    KEY_WITH(s.request.print_after = "all");
+    KEY_WITH(s.request.layouts = "all");
     KEY_WITH(s.request.for_shape = 1);
     KEY_WITH(s.request.for_shape = 1, s.request.shape_count = 1, s.request.shape = shape);
     for (int i = 0; i < count; i++)

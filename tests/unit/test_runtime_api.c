@@ -87,6 +87,39 @@ static void test_compile(void **state) {
     tilec_context_destroy(context);
 }
 
+static void test_listings(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecDiagnostics *diagnostics = NULL;
+    TilecCompileOptions options = usual();
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    options.print_after = "lower-tile-op";
+    options.layouts = "text";
+    assert_int_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+    assert_non_null(strstr(tilec_artefact_listing(artefact), "// after lower-tile-op (add"));
+    assert_null(strstr(tilec_artefact_listing(artefact), "// after simplify"));
+    assert_non_null(strstr(tilec_artefact_layouts(artefact), "add"));
+    assert_true(tilec_artefact_ptx(artefact)[0]);
+    tilec_artefact_destroy(artefact);
+    options.layouts = "pdf";
+    assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), TILEC_ERROR_USAGE);
+    assert_non_null(strstr(tilec_diagnostics_text(diagnostics), "text, svg, html"));
+    tilec_diagnostics_destroy(diagnostics);
+    options.layouts = NULL;
+    options.print_after = "no-such-pass";
+    assert_int_not_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+    options.print_after = NULL;
+    options.declarations = true;
+    assert_int_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+    assert_int_equal(tilec_artefact_kernel_count(artefact), 0);
+    assert_non_null(strstr(tilec_artefact_manifest(artefact), "\"tunables\": [\"BLOCK\"]"));
+    assert_string_equal(tilec_artefact_listing(artefact), "");
+    assert_string_equal(tilec_artefact_layouts(NULL), "");
+    tilec_artefact_destroy(artefact);
+    tilec_context_destroy(context);
+}
+
 static void test_errors(void **state) {
     (void)state;
     TilecContext *context;
@@ -393,10 +426,10 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile),        cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),
-        cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_arguments), cmocka_unit_test(test_statuses),
-        cmocka_unit_test(test_internal_error), cmocka_unit_test(test_threads),   IN_ARENA(test_record),
-        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_compile),  cmocka_unit_test(test_listings),       cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_load),     cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_statuses), cmocka_unit_test(test_internal_error), cmocka_unit_test(test_threads),
+        IN_ARENA(test_record),           cmocka_unit_test(test_nothing),
     };
     return run(tests);
 }
