@@ -1,4 +1,6 @@
 """The compile cache on disk, which all processes of a user share. `TILEC_CACHE` names its folder, or `off`."""
+from __future__ import annotations
+
 from ._program import program
 
 
@@ -10,13 +12,13 @@ def _run(action):
     return done.stdout
 
 
-def path():
+def path() -> str | None:
     """Its folder; None: it is off."""
     text = _run("path").strip()
     return None if text == "off" else text
 
 
-def stat():
+def stat() -> dict:
     """What is in it: {"folder", "entries", "size"}; {} where it is off."""
     rows = dict(line.split(None, 1) for line in _run("stat").splitlines() if " " in line)
     if "entries" in rows:
@@ -24,12 +26,12 @@ def stat():
     return rows
 
 
-def verify():
+def verify() -> int:
     """Deletes damaged entries; returns their number."""
     rows = dict(line.split(None, 1) for line in _run("verify").splitlines() if " " in line)
     return int(rows.get("damaged", "0").split(",")[0])
 
 
-def clear():
+def clear() -> None:
     """Deletes all entries."""
     _run("clear")

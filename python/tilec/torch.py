@@ -8,7 +8,11 @@ An operator is functional: it takes the tensors that the kernel reads, and its s
 writes; a tensor that the kernel reads and writes (`inout`) is changed in place. It has shapes for `torch.compile`, with dynamic
 shapes too; a kernel `NAME_backward` of the same file is its gradient. Tensors of the CPU run on the emulator.
 """
+from __future__ import annotations
+
+import os
 import re
+from collections.abc import Collection
 
 import torch
 
@@ -235,7 +239,8 @@ class Operators(dict):
             raise AttributeError(f"the source has no kernel '{name}'; it has {', '.join(self)}") from None
 
 
-def load(path=None, /, *, source=None, name="<source>", namespace="tilec", only=None, gradients=None, **values):
+def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", namespace: str = "tilec",
+         only: Collection[str] | None = None, gradients: dict[str, str] | None = None, **values: object) -> Operators:
     """Registers the kernels and programs of a file, or of the text `source`, as torch.ops.NAMESPACE.NAME; returns them by name.
 
     `only`: names of those to register. `gradients`: by name of a kernel that of the kernel of its gradient, where it is not

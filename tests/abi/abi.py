@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The binary interface is that of the last release, but for what a minor version may add: abi.py SOURCE [--write]
 
-docs/design/product.md says what that is: functions, fields at the end of structures, numbers at the end of enumerations. What the header
+docs/design/launch.md says what that is: functions, fields at the end of structures, numbers at the end of enumerations. What the header
 declares is compiled into an object whose debug information has each function as a variable, so that neither the library nor how it was
 built matters. libabigail (abidw) describes it; tilec.json has what the last release had. Its abidiff cannot tell a field at the end from a field
 that changed, so they are compared here. --write makes tilec.json anew: at a release, or where CHANGELOG.md names a break.
