@@ -27,10 +27,6 @@ static inline LayoutContext layout_context(Arena *arena) {
 // Stores the reason unless there is one. Always returns false, for `return layout_refuse(...)`.
 bool layout_refuse(LayoutContext *cx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Arithmetic on magnitudes up to LAYOUT_LIMIT; beyond it: refused, result 0.
-int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b);
-int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b);
-
 static inline int log2_exact(int64_t n) {   // -1: no power of two
     return n > 0 && !(n & (n - 1)) ? __builtin_ctzll((unsigned long long)n) : -1;
 }

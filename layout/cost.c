@@ -39,15 +39,3 @@ SharedCost shared_cost_counted(const int64_t *addresses, int lanes, int bytes, M
     }
     return cost;
 }
-
-int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory) {
-    int per_lane = (bytes + memory.sector_bytes - 1) / memory.sector_bytes;
-    int64_t *seen = NEW_ARRAY(cx->arena, int64_t, lanes * per_lane), count = 0;
-    for (int i = 0; i < lanes * per_lane; i++) {
-        if (addresses[i / per_lane] < 0) continue;
-        int64_t sector = addresses[i / per_lane] / memory.sector_bytes + i % per_lane, j = 0;
-        while (j < count && seen[j] != sector) j++;
-        if (j == count) seen[count++] = sector;
-    }
-    return count;
-}

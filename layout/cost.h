@@ -22,4 +22,3 @@ int phase_lanes(int lanes, int bytes, MemoryShape memory);
 // `addresses` are the byte addresses of `lanes` lanes, each moving `bytes` (a power of two) from an address aligned to
 // it; lanes with a negative address are inactive.
 SharedCost shared_cost_counted(const int64_t *addresses, int lanes, int bytes, MemoryShape memory);
-int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory);

@@ -362,17 +362,9 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
     return layout_finish(layout);
 }
 
-const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, Swizzle swizzle, int element_bits) {
-    Layout *layout = arena_copy(arena, plain, sizeof *plain);
-    layout->swizzle = swizzle;
-    layout->element_bits = element_bits;
-    bool whole = layout_size_out(plain) * element_bits / 8 % layout_period(layout) == 0;
-    return whole ? layout : NULL;
-}
-
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,
                                   const char **why) {
-    enum { CHUNK_BITS = 128, CHUNK_LOG2_BYTES = 4, ROWS = 8, ROWS_LOG2 = 3 };
+    enum { CHUNK_BITS = 8 * SWIZZLE_CHUNK_BYTES, ROWS = 8 };
     if (log2_exact(element_bits) < 0 || element_bits > CHUNK_BITS)
         return refuse(arena, why, "elements of %d bits", element_bits);
     int64_t vector = CHUNK_BITS / element_bits, panel = vector * panel_chunks;
@@ -387,7 +379,7 @@ const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, i
     layout_add(layout, 0, rows / group, 1, 1);
     layout_add(layout, 1, panel, 1, 2);
     layout_add(layout, 1, columns / panel, 1, 0);
-    layout->swizzle = (Swizzle){log2_exact(panel_chunks), CHUNK_LOG2_BYTES, ROWS_LOG2};
+    layout->swizzle = swizzle_of_span(panel_chunks * SWIZZLE_CHUNK_BYTES);
     layout->element_bits = element_bits;
     return layout_finish(layout);
 }

@@ -2,13 +2,14 @@
 // by the caller. Goes out: layouts, access costs, text. docs/design/layouts.md says why it is as it is:
 //
 //     layout.c  layout_text.c                  the type, its queries, its notation
-//     algebra.c                                composition, inverses, product, quotient, kernel, image
-//     linear.c                                 bit matrices over F2, by which the algebra computes where sizes allow
+//     linear.c  matrix.c                       bit matrices over F2, elimination; a layout as one
 //     distribution.c  swizzle.c  shared_swizzle.c  a tile over threads; XOR swizzles; those for all accesses
+//     tma_tile.c                               tiles of TMA and wgmma: boxes and layout
 //     shared_way.c  cost.c                     ways between distributions through shared memory; wavefronts and sectors
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
-//     calculator/                              what `tilec layout` alone uses: CuTe's nested layouts, encodings, pictures
+//     calculator/                              what `tilec layout` alone uses: the algebra of layouts, CuTe's nested ones,
+//                                              encodings, pictures
 //
 // A layout maps input coordinates to output coordinates, in one of two forms.
 //
@@ -107,6 +108,3 @@ const Layout *layout_padded(Arena *arena, int64_t rows, int64_t columns, int64_t
 // allow it.
 const Layout *layout_bank_swizzle(Arena *arena, int64_t rows, int64_t columns, int element_bits, int panel_chunks,
                                   const char **why);
-
-// `plain` under another swizzle; NULL when its bytes are no whole number of periods.
-const Layout *layout_with_swizzle(Arena *arena, const Layout *plain, Swizzle swizzle, int element_bits);

@@ -18,7 +18,7 @@
 //     transpose of 32 x 32 words    S = columns, D = rows, vector nothing: segment (1,1), (2,2), (4,4), .. , the XOR of row
 //                                   and column
 #include "layout/shared_way.h"
-#include "layout/algebra.h"
+#include "layout/matrix.h"
 #include <string.h>
 
 enum { WORD_BITS = 32, WIDEST_BITS = 128, ROW_LANES = 3, LANE_BITS = 5 };

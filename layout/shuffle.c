@@ -12,7 +12,7 @@
 // lane l takes register i ^ l from lane l ^ i, which sends its register l, that is (own number) ^ i. Round 0 is free;
 // three shuffles, and two swaps of registers before and after them.
 #include "layout/shuffle.h"
-#include "layout/algebra.h"
+#include "layout/matrix.h"
 #include <string.h>
 
 enum { WORD_BITS = 32 };
@@ -24,8 +24,8 @@ Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes) {
     int lane_bits = log2_exact(lanes), threads = whole.ins[TV_THREAD].bits;
     if (threads < lane_bits) lane_bits = threads;
     LinearDim dims[] = {{"lane", lane_bits}, {"warp", threads - lane_bits}, {"register", whole.ins[TV_VALUE].bits}};
-    return linear_transpose_ins(cx, linear_reshape_ins(cx, whole, dims, 3),
-                                (const char *[]){"register", "lane", "warp"}, 3);
+    Linear split = linear_reshape(cx, whole, dims, 3, whole.outs, whole.out_count);
+    return linear_transpose(cx, split, (const char *[]){"register", "lane", "warp"}, 3, NULL, 0);
 }
 
 // ---- what both sides repeat ----

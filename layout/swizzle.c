@@ -39,10 +39,8 @@ void swizzle_print(StrBuf *out, Swizzle s) {
     sb_printf(out, "Sw<%d,%d,%d>", s.bits, s.base, s.shift);
 }
 
-Swizzle swizzle_recast(LayoutContext *cx, Swizzle s, int from_bits, int to_bits) {
-    int from = log2_exact(from_bits), to = log2_exact(to_bits);
-    if (from < 0 || to < 0) layout_refuse(cx, "recast: element widths are powers of two");
-    s.base += from - to;
-    if (s.base < 0) layout_refuse(cx, "recast: the swizzle would tear elements of %d bits apart", to_bits);
-    return cx->failed ? (Swizzle){0, 0, 0} : s;
+Swizzle swizzle_of_span(int span) {
+    enum { ROWS_LOG2 = 3 };
+    int chunks = span / SWIZZLE_CHUNK_BYTES;
+    return chunks ? (Swizzle){log2_exact(chunks), log2_exact(SWIZZLE_CHUNK_BYTES), ROWS_LOG2} : (Swizzle){0};
 }

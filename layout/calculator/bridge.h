@@ -5,8 +5,8 @@
 // XORing. A linear layout is shape:stride iff no two input bits flip the same output bit; with a swizzle Sw<B,M,S> in
 // front, iff undoing some Sw makes it so, which is searched exhaustively.
 #pragma once
+#include "layout/calculator/linear_algebra.h"
 #include "layout/calculator/swizzled.h"
-#include "layout/linear.h"
 
 // The offset as a linear function of the top-level modes, named ins[0], ins[1], ...; the output is `out`, its size the
 // smallest power of two that holds all offsets.

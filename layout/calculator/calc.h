@@ -13,7 +13,7 @@
 // functions.
 #pragma once
 #include "layout/calculator/draw.h"
-#include "layout/linear.h"
+#include "layout/calculator/linear_algebra.h"
 #include <stdio.h>
 
 typedef enum { CALC_TUPLE, CALC_LAYOUT, CALC_TILER, CALC_SWIZZLE, CALC_LINEAR, CALC_TEXT } CalcKind;

@@ -8,8 +8,9 @@
 // (Koenig), and no fewer do. With copies the number is that of the lowest lane that holds the element, for all that
 // need it.
 #include "layout/calculator/conversion.h"
-#include "layout/algebra.h"
+#include "layout/calculator/tuple.h"
 #include "layout/distribution.h"
+#include "layout/matrix.h"
 #include "layout/shuffle.h"
 #include <string.h>
 

@@ -5,8 +5,8 @@
 //     by shuffles           every warp has: rounds in which each lane gives one element and takes one
 //     through shared memory otherwise: layout/shared_way.h
 #pragma once
+#include "layout/calculator/linear_algebra.h"
 #include "layout/layout.h"
-#include "layout/linear.h"
 
 typedef enum { CONVERT_NOTHING, CONVERT_IN_REGISTERS, CONVERT_BY_SHUFFLES, CONVERT_BY_SHARED } ConversionKind;
 

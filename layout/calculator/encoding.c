@@ -13,6 +13,7 @@
 //
 // Sources: Triton's LinearLayoutConversions (semantics only) and the PTX ISA's fragment figures.
 #include "layout/calculator/encoding.h"
+#include "layout/calculator/tuple.h"
 #include <string.h>
 
 static const char *const dim_names[ENCODING_MAX_RANK] = {"dim0", "dim1", "dim2", "dim3",

@@ -14,7 +14,7 @@
 // What does not cover the tensor repeats in registers (or offsets), in the encoding's own fastest-first order; what is
 // larger than the tensor is a broadcast (zero bases).
 #pragma once
-#include "layout/linear.h"
+#include "layout/calculator/linear_algebra.h"
 
 enum { ENCODING_MAX_RANK = 8 };
 

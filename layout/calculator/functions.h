@@ -1,5 +1,6 @@
 // The functions of the calculator (functions.def), and the values that they take and give. Files: functions_cute.c
-// (shape:stride), functions_linear.c (over F2, encodings, conversions), functions_tiles.c (memory, views, TMA, copies).
+// (shape:stride), functions_linear.c (over F2, encodings, conversions), functions_tiles.c (memory, views, TMA, copies), functions_layout.c (the
+// compiler's layouts).
 //
 // A function that refuses says so in the context; its value means nothing then.
 #pragma once

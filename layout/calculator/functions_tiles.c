@@ -1,8 +1,8 @@
 // Functions of the calculator on tiles: shared memory, views, TMA, tiled copies.
+#include "layout/calculator/access_cost.h"
 #include "layout/calculator/functions.h"
 #include "layout/calculator/tiled_copy.h"
 #include "layout/calculator/tma.h"
-#include "layout/cost.h"
 #include "support/numbers.h"
 #include <string.h>
 
@@ -157,10 +157,10 @@ CalcValue f_downcast(Calc *c, const CalcValue *v, int count) {
 // ---- TMA: (extents), element bits, swizzle bytes ----
 
 static TmaPlan plan_of(Calc *c, const CalcValue *v) {
-    TmaTile tile = {.element_bits = as_small(c, v[1]), .swizzle_bytes = as_small(c, v[2])};
+    TmaTile tile = {.element_bits = as_small(c, v[1]), .span = as_small(c, v[2])};
     PerDim extents = {0};
     tile.rank = as_per_dim(c, v[0], extents);
-    for (int d = 0; d < tile.rank && d < TMA_MAX_RANK; d++) tile.extent[d] = extents[d];
+    for (int d = 0; d < tile.rank && d < TMA_TILE_RANK; d++) tile.extent[d] = extents[d];
     return c->cx->failed ? (TmaPlan){.copies = 1} : tma_plan(c->cx, tile);
 }
 CalcValue f_tma(Calc *c, const CalcValue *v, int count) {
@@ -171,9 +171,9 @@ CalcValue f_tma(Calc *c, const CalcValue *v, int count) {
 CalcValue f_tma_box(Calc *c, const CalcValue *v, int count) {
     (void)count;
     TmaPlan plan = plan_of(c, v);
-    Tuple box[TMA_MAX_RANK];
+    Tuple box[TMA_TILE_RANK];
     int rank = c->cx->failed ? 0 : tuple_rank(as_tuple(c, v[0]));
-    for (int d = 0; d < rank; d++) box[d] = tuple_int(plan.box[d]);
+    for (int d = 0; d < rank; d++) box[d] = tuple_int(plan.boxes.extent[d]);
     return of_tuple(tuple_list(c->cx, box, rank));
 }
 CalcValue f_im2col(Calc *c, const CalcValue *v, int count) {
@@ -183,7 +183,7 @@ CalcValue f_im2col(Calc *c, const CalcValue *v, int count) {
     if (as_per_dim(c, v[1], filter) != spatial || as_per_dim(c, v[2], dilation) != spatial)
         layout_refuse(c->cx, "padding, filter and dilation have one number for each spatial dim");
     if (c->cx->failed) return v[0];
-    TmaIm2col map = tma_im2col(c->cx, spatial, padding, filter, dilation, 1, 8, 16, 0);
+    TmaIm2col map = tma_im2col(c->cx, spatial, padding, filter, dilation);
     Tuple lower[3], upper[3];
     for (int d = 0; d < spatial && !c->cx->failed; d++) {
         lower[d] = tuple_int(map.lower[d]);

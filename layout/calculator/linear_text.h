@@ -1,7 +1,7 @@
 // Linear layouts (layout/linear.h) as text, with the names of their dims, and as code.
 #pragma once
+#include "layout/calculator/linear_algebra.h"
 #include "layout/calculator/tuple.h"
-#include "layout/linear.h"
 
 Linear linear_parse(LayoutContext *cx, const char *text);
 Linear linear_scan(Scan *scan);

@@ -5,7 +5,7 @@
 // moved in separate rounds through the same memory. A write or read conflicts when lanes of one wavefront differ in
 // segment bits only.
 #pragma once
-#include "layout/linear.h"
+#include "layout/calculator/linear_algebra.h"
 
 typedef struct SwizzleConflicts {
     int64_t read, write;   // extra wavefronts per access; 0: none

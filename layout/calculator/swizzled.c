@@ -1,7 +1,16 @@
 #include "layout/calculator/swizzled.h"
+#include "layout/layout.h"
 #include "support/numbers.h"
 
 // ---- swizzled layouts ----
+
+Swizzle swizzle_recast(LayoutContext *cx, Swizzle s, int from_bits, int to_bits) {
+    int from = log2_exact(from_bits), to = log2_exact(to_bits);
+    if (from < 0 || to < 0) layout_refuse(cx, "recast: element widths are powers of two");
+    s.base += from - to;
+    if (s.base < 0) layout_refuse(cx, "recast: the swizzle would tear elements of %d bits apart", to_bits);
+    return cx->failed ? (Swizzle){0, 0, 0} : s;
+}
 
 int64_t swizzled_at(Swizzled a, int64_t index) {
     return swizzle_apply(a.swizzle, a.base + cute_at(a.layout, index));
@@ -29,6 +38,25 @@ Swizzled swizzled_scan(Scan *scan) {
     }
     result.layout = cute_scan(scan);
     return result;
+}
+
+// An input's digits, as offsets from the buffer's start: the outputs are row-major.
+static Cute input_as_mode(LayoutContext *cx, const Layout *layout, int input) {
+    const LayoutInput *in = &layout->in[input];
+    Cute digits[LAYOUT_MAX_MODES];
+    for (int d = 0; d < in->count; d++) {
+        int64_t step = in->modes[d].stride;
+        for (int o = in->modes[d].out + 1; o < layout->rank_out; o++) step *= layout->out_shape[o];
+        digits[d] = cute_leaf(in->modes[d].extent, step);
+    }
+    return in->count ? cute_coalesce(cx, cute_tuple(cx, digits, in->count)) : cute_leaf(1, 0);
+}
+
+Swizzled swizzled_of_layout(LayoutContext *cx, const Layout *layout) {
+    Cute modes[LAYOUT_MAX_RANK];
+    if (!layout || cx->failed) return (Swizzled){.layout = cute_leaf(1, 0)};
+    for (int i = 0; i < layout->rank_in; i++) modes[i] = input_as_mode(cx, layout, i);
+    return (Swizzled){layout_swizzle(layout), 0, cute_tuple(cx, modes, layout->rank_in)};
 }
 
 // ---- TileLang's bank layouts ----
@@ -70,22 +98,19 @@ int64_t bank_element(BankTile t, int64_t i, int64_t j) {
 }
 
 Swizzled bank_swizzle(LayoutContext *cx, BankTile t) {
-    Swizzled result = {{0, 0, 0}, 0, cute_leaf(1, 0)};
-    if (!bank_check(cx, t)) return result;
-    int64_t panel = 128 / t.element_bits * t.panel_chunks, panels = t.columns / panel;
-    if (t.rows == 4 && panels > 1) {
-        layout_refuse(cx, "with 4 rows and several panels the pitch of a panel reaches into the swizzle's source bits");
-        return result;
-    }
-    Cute columns = cute_tuple(cx, (Cute[]){cute_leaf(panel, 1), cute_leaf(panels, layout_mul(cx, t.rows, panel))}, 2);
-    result.layout = cute_tuple(cx, (Cute[]){cute_leaf(t.rows, panel), columns}, 2);
-    result.swizzle = swizzle_recast(cx, (Swizzle){log2_exact(t.panel_chunks), 4, 3}, 8, t.element_bits);
-    return result;
+    const char *why = NULL;
+    bool fits = bank_check(cx, t);
+    if (fits && t.rows == 4 && t.columns > 128 / t.element_bits * t.panel_chunks)
+        fits = layout_refuse(
+            cx, "with 4 rows and several panels the pitch of a panel reaches into the swizzle's source bits");
+    const Layout *layout =
+        fits ? layout_bank_swizzle(cx->arena, t.rows, t.columns, t.element_bits, t.panel_chunks, &why) : NULL;
+    if (why) layout_refuse(cx, "%s", why);
+    return swizzled_of_layout(cx, layout);
 }
 
 Cute padded_rows(LayoutContext *cx, int64_t rows, int64_t columns, int64_t pad) {
     int64_t pitch = layout_sum(cx, columns, pad);
-    Tuple shape = tuple_list(cx, (Tuple[]){tuple_int(rows), tuple_int(columns)}, 2);
-    Tuple stride = tuple_list(cx, (Tuple[]){tuple_int(pitch), tuple_int(1)}, 2);
-    return cute_make(cx, shape, stride);
+    layout_mul(cx, rows, pitch);
+    return swizzled_of_layout(cx, cx->failed ? NULL : layout_padded(cx->arena, rows, columns, pitch)).layout;
 }

@@ -1,7 +1,7 @@
 // Nested layouts with a swizzle, and TileLang's bank layouts as such.
 #pragma once
 #include "layout/calculator/cute.h"
-#include "layout/swizzle.h"
+#include "layout/layout.h"
 
 // A layout followed by a swizzle: offset -> Sw(base + layout(coordinate)).
 typedef struct Swizzled {
@@ -10,11 +10,17 @@ typedef struct Swizzled {
     Cute layout;
 } Swizzled;
 
+// The same map of bytes where offsets now count units of `to` bits instead of `from` bits (powers of two). Refused
+// when a unit would be torn apart (M too small).
+Swizzle swizzle_recast(LayoutContext *cx, Swizzle s, int from_bits, int to_bits);
+
 int64_t swizzled_at(Swizzled a, int64_t index);
 // (Sw o A) o B = Sw o (A o B).
 Swizzled swizzled_composition(LayoutContext *cx, Swizzled a, Cute b);
 void swizzled_print(StrBuf *out, Swizzled a);   // Sw<3,4,3> o (8,64):(64,1); the swizzle is omitted when B = 0
 Swizzled swizzled_scan(Scan *scan);             // that, or a plain layout
+// A tile in shared memory of digits, its outputs row-major. (NULL, after a refusal: anything.)
+Swizzled swizzled_of_layout(LayoutContext *cx, const Layout *layout);
 
 // ---- TileLang's layouts of a [rows, columns] tile in shared memory ----
 // `panel_chunks` 16-byte chunks (8, 4, 2: full, half, quarter bank) make a panel; panels follow each other. Within a

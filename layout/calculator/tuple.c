@@ -3,6 +3,26 @@
 #include <ctype.h>
 #include <string.h>
 
+// ---- numbers ----
+
+static int64_t within_limit(LayoutContext *cx, bool overflow, int64_t value) {
+    if (!overflow && value <= LAYOUT_LIMIT && value >= -LAYOUT_LIMIT) return value;
+    layout_refuse(cx, "overflow: a size or offset exceeds 2^62");
+    return 0;
+}
+
+int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b) {
+    int64_t product;
+    bool overflow = __builtin_mul_overflow(a, b, &product);
+    return within_limit(cx, overflow, product);
+}
+
+int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b) {
+    int64_t sum;
+    bool overflow = __builtin_add_overflow(a, b, &sum);
+    return within_limit(cx, overflow, sum);
+}
+
 enum { DEEPEST = 32 };   // nesting of parsed tuples: bounds the recursion of all that follows
 
 Tuple tuple_list(LayoutContext *cx, const Tuple *items, int count) {

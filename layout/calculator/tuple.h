@@ -5,6 +5,10 @@
 #include "layout/scan.h"
 #include "support/strbuf.h"
 
+// Arithmetic on magnitudes up to LAYOUT_LIMIT; beyond it: refused, result 0.
+int64_t layout_mul(LayoutContext *cx, int64_t a, int64_t b);
+int64_t layout_sum(LayoutContext *cx, int64_t a, int64_t b);
+
 typedef enum { TUPLE_INT, TUPLE_ANY, TUPLE_LIST } TupleKind;
 
 typedef struct Tuple {

@@ -1,7 +1,7 @@
 #include "passes/lower/steps.h"
 #include "ir/build.h"
 #include "ir/query.h"
-#include "layout/algebra.h"
+#include "layout/matrix.h"
 
 static void add_digit(Steps *steps, const LayoutMode *mode, int64_t weight) {
     int64_t two = mode->extent & -mode->extent;

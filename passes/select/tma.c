@@ -10,45 +10,44 @@ static int64_t row_bytes(const Buf *shared) {
     return buf_extent(shared, shared->rank - 1) * type_bits(shared->type) / 8;
 }
 
-static const char *shape_problem(const Buf *shared, int64_t *rows) {
-    *rows = 1;
-    if (buf_slot_rank(shared) > tma_facts.max_rank) return "a tile has more dims than the 5 that TMA copies";
-    for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
-        int64_t extent = buf_extent(shared, d);
-        if (extent > tma_facts.max_box) return "a tile has more rows than the 256 of a box of TMA";
-        if (extent < 1) return "a tile needs constant extents";
-        *rows *= extent;
+// The tile without its slots, its rows in spans of a swizzle or without (0).
+static const char *tile_of(const Buf *shared, int span, TmaTile *tile) {
+    *tile = (TmaTile){.rank = buf_slot_rank(shared), .element_bits = type_bits(shared->type), .span = span};
+    if (tile->rank > tma_facts.max_rank) return "a tile has more dims than the 5 that TMA copies";
+    for (int d = 0; d < tile->rank; d++) {
+        tile->extent[d] = buf_extent(shared, shared->stage_dims + d);
+        if (tile->extent[d] < 1) return "a tile needs constant extents";
     }
-    return buf_extent(shared, shared->rank - 1) < 1 ? "a tile needs constant extents" : NULL;
+    return NULL;
 }
 
-// Without panels; each slot must start where a box may.
-static const char *plain_panel(const Buf *shared, int64_t rows, TmaPanels *out) {
-    *out = (TmaPanels){rows, buf_extent(shared, shared->rank - 1), 1, 0};
-    if (out->columns > tma_facts.max_box) return "a tile has more columns than the 256 of a box of TMA";
+// Each slot must start where a box may.
+static const char *plain_problem(const Buf *shared, const TmaPanels *panels) {
+    if (panels->count > 1) return "a tile has more columns than the 256 of a box of TMA";
     if (row_bytes(shared) % tma_facts.unit_bytes) return "the rows of a tile must be a multiple of 16 bytes";
-    bool aligned = rows * row_bytes(shared) % tma_facts.shared_align == 0;
+    bool aligned = panels->rows * row_bytes(shared) % tma_facts.shared_align == 0;
     return aligned ? NULL : "the size of a tile must be a multiple of 128 bytes";
+}
+
+static const char *swizzle_problem(const Buf *shared, const TmaPanels *panels) {
+    if (buf_slot_rank(shared) == 1) return "a vector has no rows to swizzle";
+    if (panels->rows % tma_facts.swizzle_rows) return "the number of rows of a tile must be a multiple of 8";
+    return row_bytes(shared) % panels->swizzle ? "the rows of a tile must be a multiple of 32 bytes" : NULL;
 }
 
 // Panels of one swizzle span, or without swizzle (0).
 static const char *panels_in(const Buf *shared, int span, TmaPanels *out) {
-    int64_t rows, bytes = row_bytes(shared);
-    const char *why = shape_problem(shared, &rows);
+    TmaTile tile;
+    const char *why = tile_of(shared, span, &tile);
     if (why) return why;
-    if (span == 0) return plain_panel(shared, rows, out);
-    if (buf_slot_rank(shared) == 1) return "a vector has no rows to swizzle";
-    if (rows % tma_facts.swizzle_rows) return "the number of rows of a tile must be a multiple of 8";
-    if (bytes % span) return "the rows of a tile must be a multiple of 32 bytes";
-    *out = (TmaPanels){rows, span * 8 / type_bits(shared->type), bytes / span, span};
-    return NULL;
-}
-
-static Swizzle swizzle_of(int span) {
-    enum { SHIFT = 3 };   // from the bits of a row's number to those of the position in the row
-    int unit = tma_facts.unit_bytes;
-    if (span == 0) return (Swizzle){0};
-    return (Swizzle){__builtin_ctz((unsigned)(span / unit)), __builtin_ctz((unsigned)unit), SHIFT};
+    TmaBoxes boxes = tma_boxes(&tile, tma_facts.max_box);
+    int last = tile.rank - 1;
+    *out = (TmaPanels){1, boxes.extent[last], boxes.count[last], span};
+    for (int d = 0; d < last; d++) {
+        if (boxes.count[d] > 1) return "a tile has more rows than the 256 of a box of TMA";
+        out->rows *= tile.extent[d];
+    }
+    return span ? swizzle_problem(shared, out) : plain_problem(shared, out);
 }
 
 // The layout's offsets along an input, in elements from the buffer's start: steps of `stride` up to `extent`, then of
@@ -70,7 +69,7 @@ static bool steps_are(const Layout *layout, int input, int64_t extent, int64_t s
 static bool lies_in(const Layout *layout, const Buf *shared, const TmaPanels *panels) {
     int rank = buf_slot_rank(shared);
     int64_t stride = panels->columns;
-    Swizzle swizzle = swizzle_of(panels->swizzle);
+    Swizzle swizzle = swizzle_of_span(panels->swizzle);
     if (layout->rank_in != rank || memcmp(&layout->swizzle, &swizzle, sizeof swizzle) != 0) return false;
     for (int d = rank - 2; d >= 0; d--) {
         int64_t extent = buf_extent(shared, shared->stage_dims + d);
@@ -110,32 +109,12 @@ const char *tma_matrix_problem(const Buf *shared, TmaPanels *out) {
     return why;
 }
 
-// Rows of a panel in row-major order of their dims: [panel, element]. One digit for each dim, so that the 8 rows of a
-// swizzle period may come from any of them.
-static const Layout *boxes_layout(Arena *arena, const Buf *shared, const TmaPanels *panels) {
-    int rank = buf_slot_rank(shared);
-    Layout *layout = layout_new(arena, rank, 2);
-    int64_t stride = panels->columns;
-    for (int d = rank - 2; d >= 0; d--) {
-        int64_t extent = buf_extent(shared, shared->stage_dims + d);
-        layout_add(layout, d, extent, stride, 1);
-        stride *= extent;
-    }
-    layout_add(layout, rank - 1, panels->columns, 1, 1);
-    layout_add(layout, rank - 1, panels->count, 1, 0);
-    return layout_with_swizzle(arena, layout_finish(layout), swizzle_of(panels->swizzle), type_bits(shared->type));
-}
-
 static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels *panels) {
-    int64_t shape[TENSOR_MAP_RANK];
-    const char *why;
-    int rank = buf_slot_rank(shared);
-    EXPECT(arena_failure(arena), rank >= 1 && rank <= TENSOR_MAP_RANK, "a tile of rank %d", rank);
-    for (int d = 0; d < rank; d++) shape[d] = buf_extent(shared, shared->stage_dims + d);
-    if (panels->swizzle == 0) return layout_row_major(arena, rank, shape);
-    if (rank > 2) return boxes_layout(arena, shared, panels);
-    return layout_bank_swizzle(arena, panels->rows, panels->columns * panels->count, type_bits(shared->type),
-                               panels->swizzle / tma_facts.unit_bytes, &why);
+    TmaTile tile;
+    const char *why = tile_of(shared, panels->swizzle, &tile);
+    EXPECT(arena_failure(arena), !why, "%s", why);
+    TmaBoxes boxes = tma_boxes(&tile, tma_facts.max_box);
+    return tma_tile_layout(arena, &tile, &boxes);
 }
 
 const Layout *tma_layout(Arena *arena, const Buf *shared) {

@@ -15,6 +15,7 @@
 // Functions named `_problem` return NULL, or the reason why not.
 #pragma once
 #include "ir/ir.h"
+#include "layout/tma_tile.h"
 #include "target/target.h"
 
 // A tile [.., columns] in shared memory consists of panels. A panel has as many columns as one swizzle span holds, and

@@ -3,8 +3,8 @@
 // emulator counts them while a program runs. Sectors of global memory, vector widths and shuffles the same way.
 #include "tests/unit/emulator_unit.h"
 
+#include "layout/calculator/access_cost.h"
 #include "layout/calculator/conversion.h"
-#include "layout/calculator/linear_cost.h"
 #include "layout/calculator/linear_text.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/pass.h"

@@ -1,7 +1,7 @@
 // The algebra of layouts against enumeration: on random layouts of powers of two, of digits and of XORed bits, and of
 // other extents. What an operation gives must be right at every coordinate; what it refuses is counted, and refused
 // rightly where the definition allows to say so.
-#include "layout/algebra.h"
+#include "layout/calculator/algebra.h"
 #include "tests/unit/random.h"
 #include "tests/unit/unit.h"
 #include <string.h>

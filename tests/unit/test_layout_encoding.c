@@ -1,8 +1,8 @@
 // Encodings against instruction fragments, ldmatrix, and the optimal swizzle against counting banks.
+#include "layout/calculator/access_cost.h"
 #include "layout/calculator/bridge.h"
 #include "layout/calculator/conversion.h"
 #include "layout/calculator/encoding.h"
-#include "layout/calculator/linear_cost.h"
 #include "layout/calculator/linear_text.h"
 #include "layout/calculator/optimal_swizzle.h"
 #include "layout/calculator/tiled_copy.h"

@@ -3,9 +3,9 @@
 // Random layouts are small (up to a few hundred coordinates), nested, with extents that need not be powers of two,
 // strides from compact through padded and broadcast to arbitrary. A law about a partial operation counts how often the
 // operation answered, so that a law cannot hold because everything is refused.
+#include "layout/calculator/access_cost.h"
 #include "layout/calculator/bridge.h"
 #include "layout/calculator/conversion.h"
-#include "layout/calculator/linear_cost.h"
 #include "layout/calculator/linear_text.h"
 #include "tests/unit/unit.h"
 #include <string.h>

@@ -1,5 +1,5 @@
 // Targets and mma instructions: rows that fit together, register layouts against the formulas of the PTX ISA.
-#include "layout/algebra.h"
+#include "layout/calculator/algebra.h"
 #include "target/target.h"
 #include "tests/unit/unit.h"
 #include <stdbool.h>

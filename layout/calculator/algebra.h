@@ -1,18 +1,12 @@
-// The algebra of layouts: new maps from old ones, exact or refused.
+// The algebra of the compiler's layouts: new maps from old ones, exact or refused.
 //
 // Each function returns the map that its definition says, at every coordinate of the domain, or NULL and a reason in
 // the context. Where both operands are linear over F2 (extents are powers of two, no sum carries) it is computed by
 // elimination on bits; else on digits, which refuses what digits cannot say. Results are in normal form.
 #pragma once
-#include "layout/layout.h"
-#include "layout/linear.h"
+#include "layout/calculator/linear_algebra.h"
+#include "layout/matrix.h"
 
-// ---- as a bit matrix ----
-// Inputs and outputs are called "0", "1", ...; outputs have the fewest bits that hold their range.
-Linear layout_to_linear(LayoutContext *cx, const Layout *a);   // refuses what is not linear over F2
-// The images of the bits of the inputs, where the map is linear on bits within its box; extents may be no powers of two.
-LayoutBits layout_images(LayoutContext *cx, const Layout *a);
-bool layout_is_linear(Arena *arena, const Layout *a);
 const Layout *layout_of_linear(LayoutContext *cx, Linear a, int element_bits);   // names are forgotten
 
 // ---- operations ----

@@ -3,7 +3,7 @@
 // 2^rank(bank) values, each equally often. So each bank that is asked at all is asked for 2^(rank(w) - rank(bank))
 // words: that many wavefronts, in every phase, because phases differ by a constant. The same argument counts sectors:
 // 2^rank(address / sector).
-#include "layout/calculator/linear_cost.h"
+#include "layout/calculator/access_cost.h"
 
 static int log2_floor(int64_t n) {
     return 63 - __builtin_clzll((unsigned long long)n);
@@ -58,4 +58,16 @@ int64_t vector_width_linear(Linear a, int64_t most) {
     if (!a.in_count || !a.out_count) return 1;
     int64_t run = linear_consecutive(a);
     return run < most ? run : most;
+}
+
+int64_t sectors_counted(LayoutContext *cx, const int64_t *addresses, int lanes, int bytes, MemoryShape memory) {
+    int per_lane = (bytes + memory.sector_bytes - 1) / memory.sector_bytes;
+    int64_t *seen = NEW_ARRAY(cx->arena, int64_t, lanes * per_lane), count = 0;
+    for (int i = 0; i < lanes * per_lane; i++) {
+        if (addresses[i / per_lane] < 0) continue;
+        int64_t sector = addresses[i / per_lane] / memory.sector_bytes + i % per_lane, j = 0;
+        while (j < count && seen[j] != sector) j++;
+        if (j == count) seen[count++] = sector;
+    }
+    return count;
 }
