@@ -27,7 +27,7 @@ typedef enum {
     N_TUNABLE,   // name                   [list of candidates]
     N_ASSUME,    //                        [condition]
     N_DECLS,     //             AstScope   N_DECL...
-    N_DECL,      // name                   [N_NAME of the type, dims?, N_STRING of the layout?]
+    N_DECL,      // name                   [N_NAME of the type, dims?, N_STRING or N_CALL of the layout?]
     N_GRID,      //                        [list of N_ITER, threads, list of options, block]
     N_CLUSTER,   //                        extents
     N_PERSISTENT,

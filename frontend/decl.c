@@ -125,10 +125,54 @@ static void take_fields(Sema *s, Buf *buf, const Node *node) {
     for (int i = 0; i < COUNT_OF(fields); i++) attr_remove(&buf->attrs, fields[i]);
 }
 
+// Named layouts are those of the last two dims of a shared buffer: the rows of MMA operands in swizzled panels, and rows
+// at a pitch.
+static bool is_named(const Node *node, const char *name) {
+    return node && node->kind == N_CALL && strcmp(node->text, name) == 0;
+}
+
+static const Layout *layout_refused(Sema *s, const Node *node, const char *why) {
+    diag(s->sink, node->span, T_LAYOUT_NAME, node->text, why);
+    return NULL;
+}
+
+static const Layout *in_panels(Sema *s, const Node *node, const Buf *buf, int64_t rows, int64_t columns) {
+    int64_t span;
+    const char *why = NULL;
+    if (!constant_int(s, node->kids[0], "the bytes of a swizzled row", 0, INT32_MAX, &span)) return NULL;
+    if (span != 0 && !tma_swizzle_valid(span))
+        return layout_refused(s, node, "its rows are swizzled in 128, 64 or 32 bytes, or not (0)");
+    if (span == 0) return layout_padded(s->arena, rows, columns, columns);
+    const Layout *layout =
+        layout_bank_swizzle(s->arena, rows, columns, type_bits(buf->type), (int)span / SWIZZLE_CHUNK_BYTES, &why);
+    return layout ? layout : layout_refused(s, node, why);
+}
+
+static const Layout *at_pitch(Sema *s, const Node *node, int64_t rows, int64_t columns) {
+    int64_t pitch;
+    if (!constant_int(s, node->kids[0], "a pitch", 1, INT32_MAX, &pitch)) return NULL;
+    bool fits = pitch >= columns && pitch * rows <= INT32_MAX;
+    return fits ? layout_padded(s->arena, rows, columns, pitch)
+                : layout_refused(s, node, "its pitch is at least a row, in elements");
+}
+
+// Of an mn_major layout the buffer has its last two dims exchanged already.
+static const Layout *named_layout(Sema *s, const Node *node, const Buf *buf) {
+    bool padded = is_named(node, "padded"), panels = is_named(node, "k_major") || is_named(node, "mn_major");
+    if (!padded && !panels) return layout_refused(s, node, "named layouts are k_major, mn_major and padded");
+    if (buf->scope != SCOPE_SHARED) return layout_refused(s, node, "it is one of shared buffers");
+    if (buf->rank < 2) return layout_refused(s, node, "it needs two dims");
+    if (node->count != 1 || node->kids[0]->kind == N_NAMED)
+        return layout_refused(s, node, padded ? "it takes a pitch" : "it takes the bytes of a swizzled row");
+    int64_t rows = buf_extent(buf, buf->rank - 2), columns = buf_extent(buf, buf->rank - 1);
+    return padded ? at_pitch(s, node, rows, columns) : in_panels(s, node, buf, rows, columns);
+}
+
 static void take_layout(Sema *s, Buf *buf, const Node *node) {
     if (!node) return;
     bool fragment = buf->scope == SCOPE_FRAGMENT;
-    buf->layout = fragment ? read_distribution(s, node) : read_layout(s, node, type_bits(buf->type));
+    if (node->kind == N_CALL) buf->layout = named_layout(s, node, buf);
+    else buf->layout = fragment ? read_distribution(s, node) : read_layout(s, node, type_bits(buf->type));
     if (!buf->layout) return;
     int rank = fragment ? buf->layout->rank_out : buf->layout->rank_in;
     bool fits = fragment ? rank == buf->rank && buf->layout->rank_in == 2 : rank <= buf->rank;
@@ -162,6 +206,13 @@ bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Exp
     return true;
 }
 
+// `shared t: f16[M, K] layout mn_major(128)` is the transpose of a buffer [K, M], whose rows are along m.
+static void exchange_last(Expr **shape, int count) {
+    Expr *last = shape[count - 1];
+    shape[count - 1] = shape[count - 2];
+    shape[count - 2] = last;
+}
+
 static void declaration(Sema *s, AstScope scope, const Node *node) {
     static const Scope scopes[] = {[DECL_SHARED] = SCOPE_SHARED,
                                    [DECL_FRAGMENT] = SCOPE_FRAGMENT,
@@ -183,13 +234,16 @@ static void declaration(Sema *s, AstScope scope, const Node *node) {
     }
     Span loc = place_of(s, node->span);
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
+    bool exchanged = is_named(node->kids[2], "mn_major") && dims->count >= 2;
+    if (exchanged) exchange_last(shape, dims->count);
     Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims->count, shape, loc);
     buf->is_scratch = scope == DECL_SCRATCH;
     buf->mode = MODE_INOUT;
     buf->attrs = attrs;
     take_fields(s, buf, node);
     take_layout(s, buf, node->kids[2]);
-    declare_buf(s, buf, node->span);
+    if (exchanged) declare_view(s, node->text, view_transpose(s, view_of_buffer(s, buf)), node->span);
+    else declare_buf(s, buf, node->span);
     emit(s, s_decl(s->arena, buf));
 }
 

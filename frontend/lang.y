@@ -264,6 +264,7 @@ decl: name ':' type dims lay attrs    { $$ = parse_attrs(NODE(N_DECL, @1, $1, 0,
  ;
 lay: %empty                           { $$ = NULL; }
  | LAYOUT STRING                      { $$ = NODE(N_STRING, @2, $2, 0, 0); }
+ | LAYOUT call                        { $$ = $2; }
  ;
 iters: iter                           { $$ = parse_push(p, LIST(@$), $1); }
  | iters ',' iter                     { $$ = parse_push(p, $1, $3); }

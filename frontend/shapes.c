@@ -518,7 +518,9 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
     *out_a = make_operand(s, &a, shape_a);
     *out_b = make_operand(s, &b, shape_b);
     if (out_a->region && out_b->region) {
-        out_b->region->transposed ^= exchanged;
+        bool both = out_a->region->transposed && out_b->region->transposed;   // a copy of the one is that of the other
+        out_a->region->transposed ^= both;
+        out_b->region->transposed ^= both ^ exchanged;
         return true;
     }
     if (!out_a->view) out_a->view = make_view(s, &a, shape_a);

@@ -358,9 +358,11 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
     int64_t row = o->row + (o->k_major ? outer : k), column = o->column + (o->k_major ? k : outer);
-    // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost.
+    // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost; along k also within its
+    // first row, which the swizzle leaves as it is.
+    int64_t within = column % o->panels.columns;
     EXPECT(lower->context->failure,
-           o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && column % o->panels.columns == 0,
+           o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && (o->k_major || within == 0),
            "an operand at [%lld, %lld] of '%s', whose panels are [%lld, %lld]", (long long)row, (long long)column,
            o->region->buf->name, (long long)o->panels.rows, (long long)o->panels.columns);
     Expr *panel = e_int(arena, column / o->panels.columns), *eight = e_int(arena, row / 8);
@@ -372,7 +374,7 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
     while (count < tile->stage_dims) indices[count] = lower_expr(lower, o->region->dims[count].start), count++;
     indices[count++] = panel;
     indices[count++] = eight;
-    indices[count++] = e_int(arena, 0);
+    indices[count++] = e_int(arena, within);
     return arg_region(region_element(arena, lower_physical(lower, tile), count, indices));
 }
 
