@@ -140,9 +140,6 @@ void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Exp
         if (reached && index_outside(v, c, indices[i], extent, &at))
             REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
         check_register_index(v, c, buf, indices[i], loc);
-        bool plain =
-            indices[i]->kind == EXPR_INT || (indices[i]->kind == EXPR_VAR && indices[i]->var->kind != VAR_MUTABLE);
-        if (buf->scope == SCOPE_FRAGMENT && c->parallel && !plain) REPORT(v, loc, T_FRAGMENT_INDEX, buf->name);
     }
 }
 

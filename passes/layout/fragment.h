@@ -21,6 +21,8 @@ Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const 
 // The condition that `thread` is the first replica of its elements; NULL: no replicas.
 Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
 
+// Elements at indices that are neither iterators nor constants become selects, where that is cheap (register_selects.c).
+bool select_registers(PassContext *context, Func *kernel);
 // Makes every `parallel` loop read each fragment by one list of iterators and constants, and every reduction, scan and
 // accumulator a whole fragment; other views become copies of the fragment. True: something changed.
 bool separate_views(PassContext *context, Func *kernel);

@@ -18,7 +18,8 @@
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
 //               reduce_max(v, top)        common: every thread holds top           top: 128:0 | 1
 //               parallel (j) ... top[0]   common: the map of the loop is v's layout
-// Limits: an index into a fragment must be an iterator or a constant (else an error: use shared memory); iteration
+// Limits: an index into a fragment must be an iterator or a constant, or its dim so short that selects are cheap
+// (register_selects.c; else an error: use shared memory); iteration
 // spaces with run-time extents are first cut into chunks of constant size.
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
@@ -629,7 +630,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {
-    bool changed = separate_views(context, kernel);
+    bool changed = select_registers(context, kernel);
+    changed |= separate_views(context, kernel);
     const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
     for (int i = scopes->count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes->items[i]);
     return changed;

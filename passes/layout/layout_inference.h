@@ -6,6 +6,7 @@
 //     layout_inference.c       layout-inference: layouts of fragments, maps of loops
 //     layout_items.c           ... collects the tile ops and the fragments that they use
 //     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
+//     register_selects.c       ... elements at dynamic indices
 //     conversion_way.c         the cheapest way between two layouts of a fragment
 //     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
 //     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers

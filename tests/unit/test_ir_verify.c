@@ -378,15 +378,6 @@ static void local_indices_are_constant(void **state) {   // covers T0406
     expect_code(&x, T_IR_LOCAL_INDEX);
 }
 
-static void fragment_indices_are_parallel_variables(void **state) {
-    START;
-    Var *i = ITER("i");
-    Stmt *loop = parallel(&x, i, 63);
-    block_push(x.arena, &loop->loop.body, s_store1(x.arena, x.f, e_add(x.arena, VAR(i), INT(1)), FLOAT(0)));
-    PUSH(loop);
-    expect_code(&x, T_FRAGMENT_INDEX);
-}
-
 static void iterations_do_not_conflict(void **state) {   // covers T0409
     START;
     Var *i = ITER("i");
@@ -508,7 +499,6 @@ int main(void) {
         IN_ARENA(effects_decide_where_a_block_goes_once),
         IN_ARENA(threads_may_wait_each_for_itself),
         IN_ARENA(local_indices_are_constant),
-        IN_ARENA(fragment_indices_are_parallel_variables),
         IN_ARENA(iterations_do_not_conflict),
         IN_ARENA(iterations_that_guards_tell_apart_are_fine),
         IN_ARENA(iterations_do_not_assign_outer_variables),

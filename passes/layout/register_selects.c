@@ -1,0 +1,129 @@
+// An element of a fragment by an index that is neither a variable of the loop nor a constant: registers have no
+// addresses, so the elements along that dim are selected from.
+//
+//     parallel (r in 32) y[r] = v[r, k];         =>    y[r] = k == 0 ? v[r, 0] : k == 1 ? v[r, 1] : v[r, 2];
+//     parallel (r in 32) v[r, idx[r]] = x;       =>    let at = idx[r]; if (at == 0) v[r, 0] = x; ...
+//
+// Constant indices make layout inference keep the dim in the registers of one thread. It is done where it costs no more
+// than to write the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
+#include "ir/build.h"
+#include "ir/query.h"
+#include "passes/analysis/tile_loop.h"
+#include "passes/layout/fragment.h"
+
+typedef struct Selects {
+    const PassContext *context;
+    Arena *arena;
+    const Stmt *loop;   // the parallel loop around; NULL: none
+} Selects;
+
+static bool is_iterator(const Selects *selects, const Expr *index) {
+    for (int i = 0; selects->loop && i < selects->loop->loop.count; i++)
+        if (index->kind == EXPR_VAR && index->var == selects->loop->loop.iters[i].var) return true;
+    return false;
+}
+
+// The first dim that is indexed by what a layout does not say, v[i, i] with it; -1: none.
+static int dynamic_dim(const Selects *selects, int count, Expr *const *indices) {
+    for (int d = 0; d < count; d++) {
+        int64_t constant;
+        if (expr_const(indices[d], &constant)) continue;
+        bool iterator = is_iterator(selects, indices[d]);
+        for (int before = 0; before < d && iterator; before++) iterator = !expr_equal(indices[before], indices[d]);
+        if (!iterator) return d;
+    }
+    return -1;
+}
+
+// Each element but the last takes a comparison and a selection.
+static bool is_cheap(const Selects *selects, const Buf *buf, int count, Expr *const *indices) {
+    const WarpCosts *costs = &selects->context->target->costs;
+    int64_t elements = 1;
+    for (int d = 0; d < count; d++) {
+        int64_t constant;
+        if (!expr_const(indices[d], &constant) && !is_iterator(selects, indices[d])) elements *= buf_extent(buf, d);
+        if (expr_must_not_repeat(indices[d])) return false;
+    }
+    int dynamic = dynamic_dim(selects, count, indices);
+    if (elements == 1 && dynamic >= 0) elements = buf_extent(buf, dynamic);   // v[i, i]
+    return 2 * (elements - 1) * costs->select <= 2 * costs->wavefront + costs->barrier;
+}
+
+static Expr **with_index(const Selects *selects, int count, Expr *const *indices, int dim, int64_t at) {
+    Expr **out = arena_copy(selects->arena, indices, sizeof(Expr *) * (size_t)count);
+    out[dim] = e_int(selects->arena, at);
+    return out;
+}
+
+static Expr *is_at(const Selects *selects, Expr *index, int64_t at) {
+    return e_eq(selects->arena, index, e_int_of(selects->arena, index->type, at));
+}
+
+static Expr *selected(const Selects *selects, Buf *buf, int count, Expr *const *indices) {
+    int dim = dynamic_dim(selects, count, indices);
+    if (dim < 0) return e_load(selects->arena, buf, count, indices);
+    int64_t last = buf_extent(buf, dim) - 1;
+    Expr *value = selected(selects, buf, count, with_index(selects, count, indices, dim, last));
+    for (int64_t at = last - 1; at >= 0; at--) {
+        Expr *one = selected(selects, buf, count, with_index(selects, count, indices, dim, at));
+        value = e_select(selects->arena, is_at(selects, indices[dim], at), one, value);
+    }
+    return value;
+}
+
+static Expr *select_load(Mapper *mapper, Expr *expr) {
+    const Selects *selects = mapper->user;
+    if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
+    bool dynamic = dynamic_dim(selects, expr->load.count, expr->load.indices) >= 0;
+    if (!dynamic || !is_cheap(selects, expr->load.buf, expr->load.count, expr->load.indices)) return expr;
+    return selected(selects, expr->load.buf, expr->load.count, expr->load.indices);
+}
+
+static void select_store(const Selects *selects, const Stmt *store, int count, Expr *const *indices, Block *out) {
+    int dim = dynamic_dim(selects, count, indices);
+    if (dim < 0) {
+        Stmt *one = s_store(selects->arena, store->store.buf, count, indices, store->store.value);
+        one->loc = store->loc;
+        block_push(selects->arena, out, one);
+        return;
+    }
+    for (int64_t at = 0; at < buf_extent(store->store.buf, dim); at++)
+        select_store(selects, store, count, with_index(selects, count, indices, dim, at),
+                     block_if(selects->arena, out, is_at(selects, indices[dim], at)));
+}
+
+// What the ifs ask and store is computed once.
+static void push_store(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    const Selects *selects = mapper->user;
+    bool stores = stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT;
+    if (!stores || dynamic_dim(selects, stmt->store.count, stmt->store.indices) < 0 ||
+        !is_cheap(selects, stmt->store.buf, stmt->store.count, stmt->store.indices)) {
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < stmt->store.count; d++)
+        indices[d] = is_iterator(selects, stmt->store.indices[d])
+                         ? stmt->store.indices[d]
+                         : block_name(mapper->arena, out, "at", stmt->store.indices[d], stmt->loc);
+    stmt->store.value = block_name(mapper->arena, out, "value", stmt->store.value, stmt->loc);
+    select_store(selects, stmt, stmt->store.count, indices, out);
+    mapper->changed = true;
+}
+
+static void select_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Selects selects = *(const Selects *)mapper->user;
+    block_push(mapper->arena, out, stmt);
+    if (!is_loop(stmt, LOOP_PARALLEL)) return;
+    selects.loop = stmt;
+    Mapper loads = {.arena = mapper->arena, .expr = select_load, .user = &selects};
+    map_block(&loads, &stmt->loop.body);
+    StmtMapper stores = {.arena = mapper->arena, .stmt = push_store, .user = &selects};
+    mapper->changed |= rewrite_block(&stores, &stmt->loop.body) || loads.changed;
+}
+
+bool select_registers(PassContext *context, Func *kernel) {
+    Selects selects = {.context = context, .arena = context->arena};
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = select_in_loop, .user = &selects},
+                         &kernel->body);
+}
