@@ -1,10 +1,12 @@
 #include "runtime/compile/layouts.h"
 #include "ir/build.h"
 #include "ir/print.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include "layout/calculator/draw.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/shared_access.h"
+#include "passes/select/tma.h"
 #include <string.h>
 
 typedef struct Picture {
@@ -18,6 +20,8 @@ typedef struct Page {
     LayoutsForm form;
     StrBuf *out;
     const char *kernel_text;
+    int number;                 // of the kernel
+    const Func *func;           // the kernel
     SharedAccessVec accesses;   // of the kernel
     VEC(Picture) seen;
     VEC(Drawing) drawings;   // SVG only
@@ -110,6 +114,56 @@ static void html_accesses(const Page *page, const Buf *buf) {
     if (rows.count) sb_str(page->out, "</table>\n");
 }
 
+// ---- mechanisms ----
+
+// A tile of TMA or wgmma, whose layout they ask for.
+static const char *mechanism_text(const Page *page, const Stmt *stmt, const Region *region) {
+    TmaPanels panels;
+    bool copies = via_is(stmt, VIA_TMA), product = via_is(stmt, VIA_WGMMA);
+    if ((!copies && !product) || tma_panels_problem(region->buf, &panels)) return NULL;
+    const char *swizzle =
+        panels.swizzle ? arena_printf(page->arena, "swizzled in %d bytes", panels.swizzle) : "not swizzled";
+    const char *what =
+        copies ? arena_printf(page->arena, "TMA: %lld box%s", (long long)panels.count, panels.count > 1 ? "es" : "")
+               : arena_printf(page->arena, "wgmma: operand along %s, panels",
+                              region->transposed == (region == gemm_of(stmt).b) ? "k" : "m or n");
+    return arena_printf(page->arena, "line %d, %s of %lld x %lld, %s", stmt->loc.line, what, (long long)panels.rows,
+                        (long long)panels.columns, swizzle);
+}
+
+typedef VEC(const char *) Texts;
+
+static void add_text(const Page *page, Texts *texts, const char *text) {
+    for (int i = 0; text && i < texts->count; i++)
+        if (strcmp(texts->items[i], text) == 0) return;
+    if (text) vec_push(page->arena, texts, text);
+}
+
+static Texts mechanisms_of(const Page *page, const Buf *buf) {
+    Texts texts = {0};
+    FOR_EACH_STMT (stmt, &page->func->body)
+        for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
+            const Region *region = call_region(stmt, i);
+            if (region && region->buf == buf) add_text(page, &texts, mechanism_text(page, stmt, region));
+        }
+    return texts;
+}
+
+// Why a shared buffer has its layout.
+static const char *reason_of(const Page *page, const Buf *buf, const Texts *mechanisms) {
+    int accesses = 0;
+    for (int i = 0; i < page->accesses.count; i++) accesses += page->accesses.items[i].buf == buf;
+    if (mechanisms->count) return "as TMA and wgmma take it";
+    return accesses ? "by the wavefronts of its accesses, if the source gives no layout"
+                    : "no access of a warp asks for one";
+}
+
+static void print_reasons(const Page *page, const Buf *buf, const char *before, const char *behind) {
+    Texts mechanisms = mechanisms_of(page, buf);
+    sb_printf(page->out, "%s%s%s", before, reason_of(page, buf, &mechanisms), behind);
+    for (int i = 0; i < mechanisms.count; i++) sb_printf(page->out, "%s%s%s", before, mechanisms.items[i], behind);
+}
+
 // ---- pictures ----
 
 static bool draw(const Page *page, const Buf *buf, Drawing *drawing) {
@@ -144,7 +198,9 @@ static void text_buffer(const Page *page, const Buf *buf) {
     sb_printf(page->out, "  %-9s%s", scope_name(buf), buffer_text(page, buf));
     if (buf->offset >= 0 && buf->scope == SCOPE_SHARED) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
     sb_printf(page->out, "\n           %s\n", layout_of(page, buf));
-    if (buf->scope == SCOPE_SHARED) text_accesses(page, buf);
+    if (buf->scope != SCOPE_SHARED || type_kind(buf->type) == KIND_OPAQUE) return;
+    print_reasons(page, buf, "           ", "\n");
+    text_accesses(page, buf);
 }
 
 static void html_buffer(Page *page, const Buf *buf) {
@@ -155,6 +211,7 @@ static void html_buffer(Page *page, const Buf *buf) {
     sb_str(page->out, "</code>");
     if (buf->scope == SCOPE_SHARED && buf->offset >= 0) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
     sb_str(page->out, "</p>\n");
+    if (buf->scope == SCOPE_SHARED && type_kind(buf->type) != KIND_OPAQUE) print_reasons(page, buf, "<p>", "</p>\n");
     if (buf->scope == SCOPE_SHARED) html_accesses(page, buf);
     const char *before = seen_as(page, buf);
     Drawing drawing;
@@ -187,18 +244,50 @@ static bool each_declaration(Visitor *visitor, Stmt *stmt) {
 
 // ---- the page ----
 
+// Its variant, if it has several, and tunables: "kernel gemm, variant 2 of 3, BM = 128, BN = 256".
+static const char *heading_of(const Page *page, const Func *func) {
+    int number = 0, count = 0;
+    StrBuf text;
+    sb_init(&text, page->arena);
+    for (int i = 0; i < page->module->funcs.count; i++) {
+        const Func *other = page->module->funcs.items[i];
+        if (other->kind != FUNC_KERNEL || strcmp(other->name, func->name)) continue;
+        count++;
+        if (other == func) number = count;
+    }
+    sb_printf(&text, "kernel %s", func->name);
+    if (count > 1) sb_printf(&text, ", variant %d of %d", number, count);
+    for (const Attr *attr = func->attrs; attr; attr = attr->next)
+        if (attr->id == ATTR_TUNED && attr->count == 2)
+            sb_printf(&text, ", %s = %lld", attr->args[0].text, (long long)attr->args[1].integer);
+    if (attr_get(func->attrs, ATTR_FALLBACK)) sb_str(&text, " (fallback)");
+    return sb_text(&text);
+}
+
+static void contents(const Page *page) {
+    int number = 0;
+    sb_str(page->out, "<ul>\n");
+    for (int i = 0; i < page->module->funcs.count; i++) {
+        const Func *func = page->module->funcs.items[i];
+        if (func->kind == FUNC_KERNEL)
+            sb_printf(page->out, "<li><a href=\"#kernel%d\">%s</a></li>\n", ++number, heading_of(page, func));
+    }
+    sb_str(page->out, "</ul>\n");
+}
+
 static void kernel(Page *page, Func *func) {
     PassContext context = {.module = page->module, .arena = page->arena, .failure = page->module->failure};
     context.sink = page->module->sink;
     context.target = page->target;
-    page->kernel_text =
-        arena_printf(page->arena, "kernel %s%s", func->name, attr_get(func->attrs, ATTR_FALLBACK) ? " (fallback)" : "");
+    page->kernel_text = heading_of(page, func);
+    page->number++;
+    page->func = func;
     page->accesses.count = 0;
     if (func->stage == STAGE_TILE) shared_accesses(&context, func, &page->accesses);
     if (page->form == LAYOUTS_TEXT) sb_printf(page->out, "%s\n", page->kernel_text);
     if (page->form == LAYOUTS_HTML)
-        sb_printf(page->out, "<h2>%s <small>%lld threads</small></h2>\n", page->kernel_text,
-                  (long long)kernel_threads(func));
+        sb_printf(page->out, "<h2 id=\"kernel%d\">%s <small>%lld threads</small></h2>\n", page->number,
+                  page->kernel_text, (long long)kernel_threads(func));
     Visitor visitor = {.stmt = each_declaration, .user = page};
     visit_block(&visitor, &func->body);
 }
@@ -210,6 +299,7 @@ void emit_layouts(Module *module, const Target *target, const char *name, Layout
         sb_str(out, "<h1>");
         draw_escaped(out, name);
         sb_printf(out, "<small>%s</small></h1>\n", target->name);
+        contents(&page);
     }
     for (int i = 0; i < module->funcs.count; i++)
         if (module->funcs.items[i]->kind == FUNC_KERNEL) kernel(&page, module->funcs.items[i]);
