@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each command in docs/reference/layout-sources.md prints what the page says.
+"""Each command in docs/notebook/layout-sources.md prints what the page says.
 
     layout_sources.py TILEC SOURCE_DIR
 
@@ -34,7 +34,7 @@ def wrong(row):
     return None if same else f"{command}\n    prints {printed}\n    not    {wanted}"
 
 
-page = (pathlib.Path(sys.argv[2]) / "docs/reference/layout-sources.md").read_text()
+page = (pathlib.Path(sys.argv[2]) / "docs/notebook/layout-sources.md").read_text()
 found = list(rows(page))
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     errors = list(filter(None, pool.map(wrong, found)))
