@@ -97,6 +97,13 @@ static Ends *ends_of(const Ring *ring, const Stmt *role) {
     return NULL;
 }
 
+// Of the group that is being lowered.
+static const Ends *own_ends(const Lowering *l, const Ring *ring) {
+    const Ends *ends = ends_of(ring, l->role);
+    EXPECT(l->context->failure, ends, "a group without an end of channel '%s' uses it", ring->channel->buf->name);
+    return ends;
+}
+
 static bool completes_on_mbarrier(const Stmt *stmt) {
     return is_global_to_shared_copy(stmt) && (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_BULK));
 }
@@ -186,6 +193,7 @@ static int64_t all_arrivals(const Lowering *l, const Ring *ring, bool full) {
 }
 
 static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span loc, Block *out) {
+    EXPECT(l->context->failure, arrivals > 0, "an mbarrier on which nothing arrives");
     Arg args[] = {arg_element(l->arena, bar, at), arg_int(l->arena, arrivals)};
     block_call(l->arena, out, loc, OP_MBARRIER_ARRIVE, arrivals > 1 ? 2 : 1, args);
 }
@@ -260,6 +268,8 @@ static Expr *slot_now(Lowering *l, const Ring *ring, const Ends *ends, int end, 
 
 static Expr *parity_now(Lowering *l, const Ring *ring, const Ends *ends, int end, const Stmt *begin) {
     Arena *a = l->arena;
+    EXPECT(l->context->failure, ends->numbers[end] || ends->parity[end], "channel '%s' is waited for and has no parity",
+           ring->channel->buf->name);
     if (!ends->numbers[end]) return e_var(a, ends->parity[end]);
     return e_rem(a, e_over(a, map_get(ends->numbers[end], begin), ring->slots), 2);
 }
@@ -285,7 +295,7 @@ static void push_advance(Lowering *l, const Ring *ring, const Ends *ends, int en
 static void push_skip(Lowering *l, const Stmt *skip, Block *out) {
     Arena *a = l->arena;
     const Ring *ring = ring_of(l, ARG(skip, SKIP, channel).region->buf);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     Expr *n = e_cast(a, TYPE_I32, ARG(skip, SKIP, n).value);
     if (ends->slot[RECEIVED]) n = e_add(a, e_var(a, ends->slot[RECEIVED]), n);
     Expr *sum = block_let(a, out, "sum", n, skip->loc);
@@ -336,7 +346,7 @@ static void lower_acquire(Lowering *l, const Block *block, int at, Block *out) {
     Arena *a = l->arena;
     const Stmt *begin = block->items[at];
     Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     Expr *slot = slot_now(l, ring, ends, FILLED, begin);
     if (!ring->own) push_wait(l, ring->empty, slot, parity_now(l, ring, ends, FILLED, begin), begin->loc, out);
     if (ring->channel->by_peers)
@@ -372,7 +382,7 @@ static void push_awaits(Lowering *l, const Ring *ring, const Stmt *begin, Expr *
 
 static void lower_receive(Lowering *l, const Stmt *begin, Block *out) {
     Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     Expr *slot = slot_now(l, ring, ends, RECEIVED, begin);
     if (!ring->own || ring->channel->by_peers)
         push_wait(l, ring->full, slot, parity_now(l, ring, ends, RECEIVED, begin), begin->loc, out);
@@ -393,7 +403,7 @@ static bool needs_fence(const Lowering *l, const Ring *ring, const Ends *ends) {
 static void lower_commit(Lowering *l, const Stmt *commit, Block *out) {
     Expr *handle = ARG(commit, COMMIT, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     if (ring->own) return;
     Var *bytes = map_get(l->bytes, handle->var);
     if (bytes) push_expect(l, ring, slot, e_var(l->arena, bytes), commit->loc, out);
@@ -418,7 +428,7 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     const Stmt *release = block->items[at];
     Expr *handle = ARG(release, RELEASE, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     if (ring->own) return;
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
@@ -433,7 +443,7 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
 
 static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
     const Ring *ring = ring_of(l, ARG(enter, ENTER, channel).region->buf);
-    const Ends *ends = ends_of(ring, l->role);
+    const Ends *ends = own_ends(l, ring);
     int64_t rank = channel_rank(ring->channel, l->role);
     if (ring->named) {
         push_named(l, ring, OP_BARRIER, rank, enter->loc, out);
@@ -447,7 +457,7 @@ static void lower_leave(Lowering *l, const Stmt *leave, Block *out) {
     const Ring *ring = ring_of(l, ARG(leave, LEAVE, channel).region->buf);
     int64_t next = (channel_rank(ring->channel, l->role) + 1) % ring->slots;
     if (ring->named) push_named(l, ring, OP_BARRIER_ARRIVE, next, leave->loc, out);
-    else push_warps_arrive(l, ends_of(ring, l->role), ring->next, e_int(l->arena, next), leave->loc, out);
+    else push_warps_arrive(l, own_ends(l, ring), ring->next, e_int(l->arena, next), leave->loc, out);
 }
 
 // ---- statements ----
@@ -463,6 +473,7 @@ static void lower_copy(Lowering *l, Stmt *copy, Block *out) {
     bool starts = completes_on_mbarrier(copy) || (ring->own && starts_copy(copy));
     copy->call.is_async = starts && !map_has(l->in_order, dst->buf);
     if (ring->own || !completes_on_mbarrier(copy)) return;
+    EXPECT(l->context->failure, ring->full, "a copy completes on a channel without mbarriers");
     call_set_arg(a, copy, OPERAND_INDEX(COPY, bar), arg_element(a, ring->full, handle));
     Var *bytes = handle->kind == EXPR_VAR ? map_get(l->bytes, handle->var) : NULL;
     if (bytes) assign(l, bytes, e_plus(a, e_var(a, bytes), buf_slot_bytes(dst->buf)), copy->loc, out);
@@ -471,6 +482,7 @@ static void lower_copy(Lowering *l, Stmt *copy, Block *out) {
 static void lower_peer_store(Lowering *l, Stmt *store, Block *out) {
     const Region *x = ARG(store, PEER_STORE, x).region;
     const Ring *ring = ring_of(l, x->buf);
+    EXPECT(l->context->failure, ring && ring->full, "a store to a peer's slot of no channel");
     Arg bar = arg_element(l->arena, ring->full, x->dims[0].start);
     call_set_arg(l->arena, store, OPERAND_INDEX(PEER_STORE, bar), bar);
     block_push(l->arena, out, store);
