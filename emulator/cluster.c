@@ -60,8 +60,6 @@ static bool store_in(Agent *agent, Cta *peer, const Call *call, int64_t offset, 
     MBarrier *barrier =
         call->channel ? NULL : mbarrier_of(agent, peer, CALL_ARG(call, PEER_STORE, bar).place, lane, true);
     if (!barrier && !call->channel) return false;
-    if (barrier && !barrier->announced)
-        emu_report(peer->machine, agent->pc, T_EMU_ANNOUNCED, mbarrier_text(peer, barrier));
     if (barrier && clocked(agent)) {
         Actor actor = actor_start(peer, UNIT_MBARRIER, barrier->number, agent->pc);
         actor_acts_for(agent, (Mask)1 << lane, &actor);
