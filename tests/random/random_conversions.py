@@ -26,6 +26,7 @@ import tempfile
 
 TYPES = {"i8": 8, "u8": 8, "i16": 16, "f16": 16, "bf16": 16, "i32": 32, "f32": 32, "i64": 64, "f64": 64}
 LANES, BANKS, WORD, WIDEST = 32, 32, 4, 16
+MATRICES = ("ldmatrix", "stmatrix")
 MOST_BYTES, MOST_VALUES = 48 * 1024, 64
 
 
@@ -380,12 +381,12 @@ def problems(conversion, decision, target, counts):
         return
     counts["shared: " + " and ".join(mechanisms)] += 1
     warps = {0, conversion.count - LANES}
-    got = [[wavefronts(side, memory, first, store, via == "matrix") for side, store, via in sides] for first in warps]
+    got = [[wavefronts(side, memory, first, store, via in MATRICES) for side, store, via in sides] for first in warps]
     most = max(map(sum, got))
     if most != int(printed.group(1)):
         yield f"{most} wavefronts {got} and not {printed.group(1)}: {note} {layout} {mechanisms}"
     if conversion.source.on_bits() and conversion.destination.on_bits():
-        best = optimum(conversion, [i for i in range(2) if mechanisms[i] == "matrix"])
+        best = optimum(conversion, [i for i in range(2) if mechanisms[i] in MATRICES])
         counts["shared, on bits"] += 1
         if int(printed.group(1)) > best:
             yield f"{printed.group(1)} wavefronts, {best} are possible: {note} {layout} {mechanisms}"
