@@ -193,8 +193,8 @@ static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, 
     return need <= given;
 }
 
-// A launch whose workspace comes from the stream's pool and is released on all paths.
-typedef struct PoolLaunch {
+// What a launch is asked for with.
+typedef struct AskedLaunch {
     Arena *arena;
     DiagSink *sink;
     const DeviceModule *loaded;
@@ -202,94 +202,91 @@ typedef struct PoolLaunch {
     int count;
     const LaunchArg *args;
     CudaStream stream;
-    LaunchMemory at;
     const GivenMemory *given;
+} AskedLaunch;
+
+// A launch whose workspace comes from the stream's pool and is released on all paths.
+typedef struct PoolLaunch {
+    AskedLaunch asked;
+    LaunchMemory at;
     bool pooled;
     CudaResult released;
 } PoolLaunch;
 
+static bool dispatch_asked(const AskedLaunch *l, LaunchMemory at, Launch *out) {
+    return device_module_dispatch(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, at, out);
+}
+
 static bool launch_there(void *user) {
     const PoolLaunch *l = user;
     Launch launch;
-    return device_module_dispatch(l->arena, l->sink, l->loaded, l->entry, l->count, l->args, l->at, &launch) &&
-           device_module_run(l->sink, l->loaded, &launch, l->stream);
+    return dispatch_asked(&l->asked, l->at, &launch) &&
+           device_module_run(l->asked.sink, l->asked.loaded, &launch, l->asked.stream);
 }
 
 static void give_back(void *user) {
     PoolLaunch *l = user;
+    const GivenMemory *given = l->asked.given;
     if (!l->pooled) return;
-    if (l->given->release) l->given->release(l->given->user, (void *)(uintptr_t)l->at.workspace, l->stream);
-    else l->released = l->loaded->driver.release_async(l->at.workspace, l->stream);
+    if (given->release) given->release(given->user, (void *)(uintptr_t)l->at.workspace, l->asked.stream);
+    else l->released = l->asked.loaded->driver.release_async(l->at.workspace, l->asked.stream);
 }
 
 static bool allocate(PoolLaunch *l, int64_t bytes) {
-    const Driver *d = &l->loaded->driver;
-    const GivenMemory *given = l->given;
+    const AskedLaunch *asked = &l->asked;
+    const Driver *d = &asked->loaded->driver;
+    const GivenMemory *given = asked->given;
     if (!given->allocate)
-        return cuda_check(d, l->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, l->stream), "cuMemAllocAsync");
-    l->at.workspace = (uint64_t)(uintptr_t)given->allocate(given->user, (size_t)bytes, l->stream);
-    if (!l->at.workspace) diag(l->sink, NOWHERE, T_WORKSPACE_SMALL, l->entry->name, (long long)bytes, "workspace", 0LL);
+        return cuda_check(d, asked->sink, d->allocate_async(&l->at.workspace, (size_t)bytes, asked->stream),
+                          "cuMemAllocAsync");
+    l->at.workspace = (uint64_t)(uintptr_t)given->allocate(given->user, (size_t)bytes, asked->stream);
+    if (!l->at.workspace)
+        diag(asked->sink, NOWHERE, T_WORKSPACE_SMALL, asked->entry->name, (long long)bytes, "workspace", 0LL);
     return l->at.workspace != 0;
 }
 
 static bool launch_from_pool(PoolLaunch *l, int64_t bytes) {
-    const Driver *d = &l->loaded->driver;
+    const AskedLaunch *asked = &l->asked;
     l->pooled = bytes > 0;
     if (l->pooled && !allocate(l, bytes)) return false;
-    bool ok = fail_scope(arena_failure(l->arena), launch_there, give_back, l);
-    return cuda_check(d, l->sink, l->released, "cuMemFreeAsync") && ok;
+    bool ok = fail_scope(arena_failure(asked->arena), launch_there, give_back, l);
+    return cuda_check(&asked->loaded->driver, asked->sink, l->released, "cuMemFreeAsync") && ok;
 }
 
-static bool launch_here(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
-                        const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
+static bool launch_here(const AskedLaunch *l) {
     Launch launch;
-    const Driver *d = &loaded->driver;
+    const GivenMemory *given = l->given;
     LaunchMemory at = given->at;
-    if (!device_module_dispatch(arena, sink, loaded, entry, count, args, at, &launch)) return false;
-    if (!plan_arguments_separate(sink, entry, count, args)) return false;
-    if (at.workspace && !is_enough(sink, entry, "workspace", launch.workspace, given->workspace_size)) return false;
-    if (at.zeroed && !is_enough(sink, entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
-    if (at.workspace || launch.workspace == 0) return device_module_run(sink, loaded, &launch, stream);
-    if (!at.zeroed && launch.zeroed > 0 &&
-        !zeroed_pool_take(d, sink, loaded->zeroed, stream, launch.zeroed, &at.zeroed))
+    if (!dispatch_asked(l, at, &launch)) return false;
+    if (!plan_arguments_separate(l->sink, l->entry, l->count, l->args)) return false;
+    if (at.workspace && !is_enough(l->sink, l->entry, "workspace", launch.workspace, given->workspace_size))
         return false;
-    PoolLaunch there = {.arena = arena,
-                        .sink = sink,
-                        .loaded = loaded,
-                        .entry = entry,
-                        .count = count,
-                        .args = args,
-                        .stream = stream,
-                        .given = given,
-                        .at = at};
+    if (at.zeroed && !is_enough(l->sink, l->entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
+    if (at.workspace || launch.workspace == 0) return device_module_run(l->sink, l->loaded, &launch, l->stream);
+    if (!at.zeroed && launch.zeroed > 0 &&
+        !zeroed_pool_take(&l->loaded->driver, l->sink, l->loaded->zeroed, l->stream, launch.zeroed, &at.zeroed))
+        return false;
+    PoolLaunch there = {.asked = *l, .at = at};
     return launch_from_pool(&there, launch.workspace - (at.zeroed && !given->at.zeroed ? launch.zeroed : 0));
 }
 
 typedef struct EnteredLaunch {
-    Arena *arena;
-    DiagSink *sink;
-    const DeviceModule *loaded;
-    const PlanEntry *entry;
-    int count;
-    const LaunchArg *args;
-    CudaStream stream;
-    const GivenMemory *given;
+    AskedLaunch asked;
     CudaContext before;
 } EnteredLaunch;
 
 static bool launch_entered(void *user) {
-    const EnteredLaunch *e = user;
-    return launch_here(e->arena, e->sink, e->loaded, e->entry, e->count, e->args, e->stream, e->given);
+    return launch_here(&((const EnteredLaunch *)user)->asked);
 }
 
 static void leave(void *user) {
     const EnteredLaunch *e = user;
-    cuda_leave(&e->loaded->driver, &e->loaded->hold, e->before);
+    cuda_leave(&e->asked.loaded->driver, &e->asked.loaded->hold, e->before);
 }
 
 bool device_module_launch(Arena *arena, DiagSink *sink, const DeviceModule *loaded, const PlanEntry *entry, int count,
                           const LaunchArg *args, CudaStream stream, const GivenMemory *given) {
-    EnteredLaunch e = {arena, sink, loaded, entry, count, args, stream, given, NULL};
+    EnteredLaunch e = {{arena, sink, loaded, entry, count, args, stream, given}, NULL};
     if (!cuda_enter(&loaded->driver, sink, &loaded->hold, &e.before)) return false;
     if (!loaded->hold.switches) return launch_entered(&e);
     return fail_scope(arena_failure(arena), launch_entered, leave, &e);
