@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection
 
 import torch
+from torch import library
 
 from . import _arrays, _tilec
 from ._kernels import _FLOATS, _Consts, load as _load
@@ -22,7 +23,7 @@ from ._expressions import parse
 
 _NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name))
-_libraries = {}    # by namespace: torch.library.Library
+_libraries = {}    # by namespace
 _operators = {}    # by qualified name
 
 
@@ -200,11 +201,11 @@ class _Gradient:
 
 
 def _register(namespace, op):
-    library = _libraries.setdefault(namespace, torch.library.Library(namespace, "FRAGMENT"))
-    library.define(op.name + op.schema, tags=_TAGS)
+    owner = _libraries.setdefault(namespace, library.Library(namespace, "FRAGMENT"))
+    owner.define(op.name + op.schema, tags=_TAGS)
     for key in ("CPU", "CUDA"):
-        library.impl(op.name, op.run, key)
-    torch.library.register_fake(op.qualified, op.shape_of_outputs, lib=library)
+        owner.impl(op.name, op.run, key)
+    library.register_fake(op.qualified, op.shape_of_outputs, lib=owner)
     op.overload = getattr(getattr(torch.ops, namespace), op.name).default
 
 
@@ -221,7 +222,7 @@ def _register_gradient(namespace, op, backward):
     gradient = _Gradient(op, backward) if backward else None
     call, setup = (gradient, gradient.setup) if gradient and not gradient.problem else _no_gradient(op, gradient.problem if gradient else why)
     keywords = {"setup_context": setup} if setup else {}
-    torch.library.register_autograd(op.qualified, call, lib=_libraries[namespace], **keywords)
+    library.register_autograd(op.qualified, call, lib=_libraries[namespace], **keywords)
 
 
 def _is_callable(kernel):

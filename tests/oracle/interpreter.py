@@ -697,7 +697,7 @@ class Interpreter:
             self.clusters -= 1
 
     def cta(self, body, scopes):
-        """Roles, which stand last, run beside each other. A group is (its number, what it runs)."""
+        """Roles, which stand last, run concurrently. A group is (its number, what it runs)."""
         groups = []
         for role in (stmt for stmt in body if stmt.kind == "role"):
             count = self.integer(role.iter.end, scopes) if role.iter else 1

@@ -429,7 +429,7 @@ static void test_other_program(void **state) {
     assert_int_equal(unlink(second), 0);
     write_script(open(second, O_WRONLY | O_CREAT, 0700), "exit 0", 0700);
     assert_int_equal(compile_in(context, &options, "a.tile", source).code, 820);
-    write_script(open(second, O_WRONLY | O_TRUNC), script, 0600);   // which nobody may execute
+    write_script(open(second, O_WRONLY | O_TRUNC), script, 0600);   // not executable
     assert_int_equal(compile_in(context, &options, "a.tile", source).code, 820);
     chmod(second, 0700);
     assert_int_equal(compile_in(context, &options, "a.tile", source).status, TILEC_OK);
