@@ -45,9 +45,7 @@ static double now(void) {
 static void report_unknown(Runner *runner, const char *name) {
     StrMap *names = strmap_new(runner->module->arena);
     for (int i = 0; pass_at(i); i++) strmap_put(names, pass_at(i)->name, NULL);
-    const char *near = strmap_nearest(names, name);
-    Diag *d = diag(runner->module->sink, no_place, T_UNKNOWN_PASS, name);
-    if (near) diag_note(d, "did you mean '%s'?", near);
+    diag_suggest(diag(runner->module->sink, no_place, T_UNKNOWN_PASS, name), no_place, strmap_nearest(names, name));
     runner->failed = true;
 }
 

@@ -160,19 +160,9 @@ const char *diag_severity_name(Severity severity) {
 }
 
 bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length) {
-    if (file < 0 || file >= sink->sources.count || line < 1) return false;
+    if (file < 0 || file >= sink->sources.count) return false;
     const Source *source = &sink->sources.items[file];
-    const char *at = source->text, *end = source->text + source->length;
-    for (int i = 1; i < line; i++) {
-        at = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
-        if (!at) return false;
-        at++;
-    }
-    const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
-    *text = at;
-    *length = (size_t)((newline ? newline : end) - at);
-    if (*length && at[*length - 1] == '\r') --*length;
-    return true;
+    return text_line(source->text, source->length, line, text, length);
 }
 
 int diag_column(const DiagSink *sink, int file, int line, int column) {

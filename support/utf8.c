@@ -1,5 +1,5 @@
 #include "support/utf8.h"
-#include <stdbool.h>
+#include <string.h>
 
 int utf8_decode(const char *text, size_t length, uint32_t *point) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};   // smaller values have a shorter form
@@ -21,4 +21,19 @@ int utf8_encode(uint32_t point, char out[4]) {
     out[0] = (char)(lead[tail] | point >> (6 * tail));
     for (int i = 1; i <= tail; i++) out[i] = (char)(0x80 | (point >> (6 * (tail - i)) & 0x3f));
     return tail + 1;
+}
+
+bool text_line(const char *text, size_t length, int line, const char **start, size_t *size) {
+    const char *at = text, *end = text + length;
+    if (line < 1) return false;
+    for (int i = 1; i < line; i++) {
+        at = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        if (!at) return false;
+        at++;
+    }
+    const char *newline = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+    *start = at;
+    *size = (size_t)((newline ? newline : end) - at);
+    if (*size && at[*size - 1] == '\r') --*size;
+    return true;
 }

@@ -2,10 +2,6 @@
 #include "tools/options.h"
 #include <string.h>
 
-static bool takes(Command command, const OptionInfo *option) {
-    return option->commands >> command & 1;
-}
-
 static bool lists_values(const OptionInfo *option) {
     return option->values && strncmp(option->values, "tilec ", 6) == 0;
 }
@@ -35,7 +31,7 @@ static void put_quoted(const char *text, const char *escaped, StrBuf *out) {
 static void bash_options(Command command, StrBuf *out) {
     sb_printf(out, "    %s) words=\"", command_infos[command].name);
     for (int o = 0; o < OPTION_COUNT; o++)
-        if (takes(command, &option_infos[o]))
+        if (option_is_of(&option_infos[o], command))
             sb_printf(out, " --%s%s", option_infos[o].name, option_infos[o].argument ? "=" : "");
     sb_str(out, "\" ;;\n");
 }
@@ -102,7 +98,7 @@ void help_zsh(StrBuf *out) {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         sb_printf(out, "    %s) _arguments", command_infos[i].name);
         for (int o = 0; o < OPTION_COUNT; o++)
-            if (takes((Command)i, &option_infos[o])) zsh_option(&option_infos[o], out);
+            if (option_is_of(&option_infos[o], (Command)i)) zsh_option(&option_infos[o], out);
         sb_str(out, " \\\n            '*:file:_files' ;;\n");
     }
     sb_str(out, "    *) _files ;;\n    esac\n}\n_tilec \"$@\"\n");
@@ -112,7 +108,7 @@ void help_zsh(StrBuf *out) {
 static void fish_option(const OptionInfo *option, StrBuf *out) {
     sb_str(out, "complete -c tilec -n '__fish_seen_subcommand_from");
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (takes((Command)i, option)) sb_printf(out, " %s", command_infos[i].name);
+        if (option_is_of(option, (Command)i)) sb_printf(out, " %s", command_infos[i].name);
     sb_printf(out, "' -l %s", option->name);
     if (option->letter) sb_printf(out, " -s %c", option->letter);
     if (option->argument) sb_str(out, option->values ? " -x" : " -r");

@@ -42,7 +42,7 @@ static void option_help(const OptionInfo *o, StrBuf *out) {
 }
 
 static bool takes(Command command, const OptionInfo *o, OptionGroup group) {
-    return o->group == group && o->commands >> command & 1;
+    return o->group == group && option_is_of(o, command);
 }
 
 static void options_of(Command command, OptionGroup group, const char *title, StrBuf *out) {
@@ -168,7 +168,7 @@ bool help_manual_of(const char *name, StrBuf *out) {
     manual_synopsis(info, out);
     sb_str(out, ".SH OPTIONS\n");
     for (int i = 0; i < OPTION_COUNT; i++)
-        if (option_infos[i].commands >> command & 1) manual_option(&option_infos[i], out);
+        if (option_is_of(&option_infos[i], (Command)command)) manual_option(&option_infos[i], out);
     manual_end(out);
     return true;
 }

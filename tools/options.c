@@ -44,16 +44,14 @@ typedef struct Parser {
 } Parser;
 
 static bool applies(const Parser *p, int id) {
-    return option_infos[id].commands >> p->out->command & 1;
+    return option_is_of(&option_infos[id], p->out->command);
 }
 
 static bool unknown_option(Parser *p, const char *text) {
     StrMap *names = strmap_new(p->arena);
     for (int i = 0; i < OPTION_COUNT; i++)
         if (applies(p, i)) strmap_put(names, arena_printf(p->arena, "--%s", option_infos[i].name), "");
-    Diag *d = diag(p->sink, NOWHERE, T_UNKNOWN_OPTION, text);
-    const char *near = strmap_nearest(names, text);
-    if (near) diag_note(d, "did you mean '%s'?", near);
+    diag_suggest(diag(p->sink, NOWHERE, T_UNKNOWN_OPTION, text), NOWHERE, strmap_nearest(names, text));
     return false;
 }
 

@@ -48,6 +48,10 @@ typedef struct OptionInfo {
     const char *help;
 } OptionInfo;
 
+static inline bool option_is_of(const OptionInfo *option, Command command) {
+    return option->commands >> command & 1;
+}
+
 extern const CommandInfo command_infos[COMMAND_COUNT];
 extern const OptionInfo option_infos[OPTION_COUNT];
 

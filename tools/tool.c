@@ -70,7 +70,7 @@ static const Target *find_target(Tool *tool, const char *name) {
     size_t length = strlen(name);
     for (int i = 0; (target = target_at(i)); i++)   // suggests sm_90 for sm_9, sm_90a for sm_90b
         if (length > 3 && strncmp(target->name, name, length - 1) == 0) {
-            diag_note(d, "did you mean '%s'?", target->name);
+            diag_suggest(d, NOWHERE, target->name);
             break;
         }
     return NULL;

@@ -65,7 +65,8 @@ typedef struct Suggestion {
 typedef VEC(Suggestion) SuggestionVec;
 
 // What may stand at a place: names that are visible there, operations, types and keywords; behind `@` attributes.
-void editor_complete(Arena *arena, const Outline *outline, bool attributes, int line, int column, SuggestionVec *out);
+void editor_complete(Arena *arena, const Outline *outline, const char *text, size_t length, int line, int column,
+                     SuggestionVec *out);
 const char *name_kind_text(NameKind kind);
 
 void editor_textmate(StrBuf *out);   // textmate.c: the grammar by which editors color programs, as JSON

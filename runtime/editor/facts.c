@@ -1,6 +1,6 @@
 // What a module says of places in its text. Kernels of one name are variants of one text: facts of types are of all of
 // them, decisions of the first one.
-#include "ir/build.h"
+#include "codegen/codegen.h"
 #include "ir/print.h"
 #include "ir/query.h"
 #include "passes/cost/occupancy.h"
@@ -86,17 +86,6 @@ static int variants_of(const Module *module, const Func *kernel) {
     return count;
 }
 
-static int64_t shared_bytes(const Func *kernel) {
-    int64_t end = 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED || stmt->decl->offset < 0) continue;
-        int64_t bytes = type_bytes(stmt->decl->type);
-        for (int d = 0; d < stmt->decl->rank; d++) bytes *= buf_extent(stmt->decl, d);
-        if (stmt->decl->offset + bytes > end) end = stmt->decl->offset + bytes;
-    }
-    return end;
-}
-
 static void put_groups(const Func *kernel, StrBuf *text) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind == STMT_GRID) {
@@ -121,7 +110,7 @@ static void kernel_fact(const Facts *f, const Module *module, const Func *kernel
     if (variants > 1) sb_printf(&text, ", the first of %d variants", variants);
     if (tunables[0]) sb_printf(&text, ": %s", tunables);
     put_groups(kernel, &text);
-    sb_printf(&text, "\n- %lld bytes of shared memory", (long long)shared_bytes(kernel));
+    sb_printf(&text, "\n- %lld bytes of shared memory", (long long)kernel_shared_bytes(kernel));
     add_fact(f, kernel->loc, sb_text(&text));
 }
 

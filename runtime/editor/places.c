@@ -1,6 +1,7 @@
 // The word at a place, and what may stand there.
 #include "ir/build.h"
 #include "runtime/editor/editor.h"
+#include "support/utf8.h"
 #include <ctype.h>
 #include <string.h>
 
@@ -38,29 +39,18 @@ typedef struct PlacedWord {
     bool attribute;   // '@' stands in front
 } PlacedWord;
 
-static const char *line_start(const char *text, size_t length, int line, const char **end) {
-    const char *at = text, *last = text + length;
-    for (int i = 1; i < line; i++) {
-        const char *newline = memchr(at, '\n', (size_t)(last - at));
-        if (!newline) return NULL;
-        at = newline + 1;
-    }
-    const char *newline = memchr(at, '\n', (size_t)(last - at));
-    *end = newline ? newline : last;
-    return at;
-}
-
 static bool in_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
+// Also of no letters, where one may begin. False: the place is outside of the text.
 static bool word_at(Arena *arena, const char *text, size_t length, int line, int column, PlacedWord *out) {
-    const char *end, *start = line_start(text, length, line, &end);
-    if (!start || column < 1 || column - 1 > end - start) return false;
+    const char *start;
+    size_t size;
+    if (!text_line(text, length, line, &start, &size) || column < 1 || (size_t)column > size + 1) return false;
     const char *first = start + column - 1, *last = first;
     while (first > start && in_word(first[-1])) first--;
-    while (last < end && in_word(*last)) last++;
-    if (first == last) return false;
+    while (last < start + size && in_word(*last)) last++;
     *out = (PlacedWord){arena_strndup(arena, first, (size_t)(last - first)), (int)(first - start) + 1,
                         first > start && first[-1] == '@'};
     return true;
@@ -135,7 +125,10 @@ static void add_names(Arena *arena, const Outline *outline, int line, int column
     }
 }
 
-void editor_complete(Arena *arena, const Outline *outline, bool attributes, int line, int column, SuggestionVec *out) {
+void editor_complete(Arena *arena, const Outline *outline, const char *text, size_t length, int line, int column,
+                     SuggestionVec *out) {
+    PlacedWord word;
+    bool attributes = word_at(arena, text, length, line, column, &word) && word.attribute;
     for (int i = 0; attributes && i < ATTR_COUNT; i++)
         add(arena, out, SUGGEST_ATTRIBUTE, attr_name((AttrId)i), attr_meaning((AttrId)i));
     if (attributes) return;

@@ -36,12 +36,11 @@ typedef struct LineText {
     size_t length;
 } LineText;
 
-// The last line where there are fewer.
+// Behind the last line is the end of the text.
 static LineText line_of(const char *text, size_t length, int64_t line) {
-    const char *at = text, *end = text + length, *newline;
-    for (int64_t i = 0; i < line && (newline = memchr(at, '\n', (size_t)(end - at))); i++) at = newline + 1;
-    newline = memchr(at, '\n', (size_t)(end - at));
-    return (LineText){at, (size_t)((newline ? newline : end) - at)};
+    LineText found = {text + length, 0};
+    if (line >= 0 && line < INT32_MAX) text_line(text, length, (int)line + 1, &found.text, &found.length);
+    return found;
 }
 
 static int units_of(uint32_t point, int bytes, bool utf8) {
@@ -84,7 +83,7 @@ TextPlace document_place(const char *text, size_t length, const Json *position, 
     return (TextPlace){(int)number + 1, (int)byte_of(line, units, utf8) + 1};
 }
 
-static void put_position(StrBuf *out, const char *text, size_t length, int line, int column, bool utf8) {
+void put_position(StrBuf *out, const char *text, size_t length, int line, int column, bool utf8) {
     size_t at = (size_t)(column > 0 ? column - 1 : 0);
     if (text) at = units_before(line_of(text, length, line - 1), at, utf8);
     sb_printf(out, "{\"line\":%d,\"character\":%zu}", line > 0 ? line - 1 : 0, at);

@@ -34,7 +34,8 @@ typedef struct TextPlace {
     int line, column;
 } TextPlace;
 TextPlace document_place(const char *text, size_t length, const Json *position, bool utf8);
-// The range of a span as JSON. `text` NULL: the file is not known, its columns are taken as they are.
+// A place and the range of a span as JSON. `text` NULL: the file is not known, its columns are taken as they are.
+void put_position(StrBuf *out, const char *text, size_t length, int line, int column, bool utf8);
 void put_range(StrBuf *out, const char *text, size_t length, Span span, bool utf8);
 
 char *path_of_uri(Arena *arena, const char *uri);   // itself where it is no file: URI

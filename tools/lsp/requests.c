@@ -200,7 +200,7 @@ enum {
     ITEM_CONSTANT = 21,
     ITEM_TYPE = 25
 };
-enum { SYMBOL_FUNCTION = 12, SYMBOL_VARIABLE = 13, SYMBOL_CONSTANT = 14 };
+enum { SYMBOL_FUNCTION = 12, SYMBOL_CONSTANT = 14 };
 
 static bool is_function(NameKind kind) {
     return kind == NAME_KERNEL || kind == NAME_PROGRAM || kind == NAME_FN || kind == NAME_MACRO;
@@ -223,22 +223,13 @@ static int item_kind(const Suggestion *completion) {
                                            : ITEM_VARIABLE;
 }
 
-// '@' stands before the word that is being typed.
-static bool is_attribute_place(const Document *document, TextPlace place) {
-    const char *at = document->text;
-    for (int line = 1; line < place.line && (at = strchr(at, '\n')); line++) at++;
-    if (!at) return false;
-    int column = place.column - 1;
-    while (column > 0 && strchr(word_bytes, at[column - 1])) column--;
-    return column > 0 && at[column - 1] == '@';
-}
-
 static bool completion(LspServer *server, Arena *arena, const Json *params, StrBuf *result) {
     Asked asked = asked_at(server, params);
     SuggestionVec all = {0};
-    if (asked.document)
-        editor_complete(arena, asked.analysis ? asked.analysis->outline : NULL,
-                        is_attribute_place(asked.document, asked.place), asked.place.line, asked.place.column, &all);
+    const Document *document = asked.document;
+    if (document)
+        editor_complete(arena, asked.analysis ? asked.analysis->outline : NULL, document->text, document->length,
+                        asked.place.line, asked.place.column, &all);
     sb_char(result, '[');
     for (int i = 0; i < all.count; i++) {
         sb_str(result, i ? ",{\"label\":" : "{\"label\":");
@@ -281,12 +272,8 @@ static bool inlay_hints(LspServer *server, Arena *arena, const Json *params, Str
     sb_char(result, '[');
     for (int i = 0; fresh && i < document->compiled->hints.count; i++) {
         const InlayHint *hint = &document->compiled->hints.items[i];
-        StrBuf range;
-        sb_init(&range, arena);
-        put_own_range(server, document, (Span){0, hint->line, hint->column, hint->line, hint->column}, &range);
-        const char *start = strchr(sb_text(&range) + 1, '{'), *end = strchr(start, '}');
         sb_str(result, i ? ",{\"position\":" : "{\"position\":");
-        sb_bytes(result, start, (size_t)(end - start) + 1);
+        put_position(result, document->text, document->length, hint->line, hint->column, server->utf8);
         sb_str(result, ",\"label\":");
         json_quote(result, hint->text);
         sb_char(result, '}');
