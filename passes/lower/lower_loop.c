@@ -129,12 +129,13 @@ static const Block *without_test(const TileLoop *loop) {
     return same && test->binary.b->kind == EXPR_FLOAT && test->binary.b->real == 1 ? &stmt->if_.then : &loop->body;
 }
 
-static void emit_unless_skipped(Version *version, Block *out) {
+static void emit_unless_skipped(const Version *version, Block *out) {
     Block *voted = unless_skipped(version, out);
     TileLoop loop = *version->loop;
+    Version voting = *version;
     if (voted != out) loop.body = *without_test(&loop);
-    version->loop = &loop;
-    emit_groups(version, voted);
+    voting.loop = &loop;
+    emit_groups(&voting, voted);
 }
 
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {

@@ -1,6 +1,7 @@
 #include "tools/lsp/document.h"
 #include "support/utf8.h"
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,23 +99,25 @@ void put_range(StrBuf *out, const char *text, size_t length, Span span, bool utf
 }
 
 // ---- documents ----
-bool document_set_text(Document *document, const char *text, size_t length) {
-    char *copy = malloc(length + 1);
-    if (!copy) return false;
-    memcpy(copy, text, length);
-    copy[length] = 0;
+// `text` is of malloc and ends in a zero; it is the document's now.
+static void take_text(Document *document, char *text, size_t length) {
     free(document->text);
-    document->text = copy;
+    document->text = text;
     document->length = length;
     document->version++;
-    return true;
+}
+
+static bool set_text(Document *document, const char *text) {
+    char *copy = strdup(text);
+    if (copy) take_text(document, copy, strlen(copy));
+    return copy != NULL;
 }
 
 Document *document_open(const char *uri, const char *text) {
     Document *document = calloc(1, sizeof *document);
     if (!document) return NULL;
     document->uri = strdup(uri);
-    if (document->uri && document_set_text(document, text, strlen(text))) return document;
+    if (document->uri && set_text(document, text)) return document;
     document_close(document);
     return NULL;
 }
@@ -132,19 +135,15 @@ void document_close(Document *document) {
 bool document_change(Document *document, const Json *change, bool utf8) {
     const Json *range = json_get(change, "range");
     const char *text = json_text(json_get(change, "text"), "");
-    if (!range) return document_set_text(document, text, strlen(text));
+    if (!range) return set_text(document, text);
     size_t from = offset_of(document->text, document->length, json_get(range, "start"), utf8);
     size_t to = offset_of(document->text, document->length, json_get(range, "end"), utf8);
     if (to < from) to = from;
-    size_t added = strlen(text), length = document->length - (to - from) + added;
-    char *changed = malloc(length + 1);
-    if (!changed) return false;
-    memcpy(changed, document->text, from);
-    memcpy(changed + from, text, added);
-    memcpy(changed + from + added, document->text + to, document->length - to);
-    bool ok = document_set_text(document, changed, length);
-    free(changed);
-    return ok;
+    char *changed;
+    int length = asprintf(&changed, "%.*s%s%s", (int)from, document->text, text, document->text + to);
+    if (length < 0) return false;
+    take_text(document, changed, (size_t)length);
+    return true;
 }
 
 void document_analysed(Document *document, Analysis *analysis) {

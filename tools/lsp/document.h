@@ -22,9 +22,7 @@ struct Document {
 // NULL: out of memory.
 Document *document_open(const char *uri, const char *text);
 void document_close(Document *document);
-// False: out of memory; the text is the old one.
-bool document_set_text(Document *document, const char *text, size_t length);
-// Applies an element of contentChanges: a text for a range, or the whole text.
+// Applies an element of contentChanges: a text for a range, or the whole text. False: out of memory; the text is the old one.
 bool document_change(Document *document, const Json *change, bool utf8);
 // Takes the analysis of its present text.
 void document_analysed(Document *document, Analysis *analysis);
