@@ -9,6 +9,7 @@ import ctypes
 import dataclasses
 import faulthandler
 import functools
+import importlib.util
 import json
 import math
 import os
@@ -122,13 +123,22 @@ def peer(name, value, artefacts):
 
 
 class Artefacts:
-    def __init__(self, folder):
-        self.folder = folder
+    """The artefacts in a folder, opened by `module`: cubins.py of the version that made them."""
+
+    def __init__(self, folder, module=cubins):
+        self.folder, self.module = folder, module
         self.names = sorted(path.stem for path in folder.glob("*.cubin"))
+
+    @classmethod
+    def of_baseline(cls, folder):
+        specification = importlib.util.spec_from_file_location("baseline_cubins", folder / "cubins.py")
+        module = importlib.util.module_from_spec(specification)
+        specification.loader.exec_module(module)
+        return cls(folder, module)
 
     @functools.cache
     def artefact(self, name):
-        return cubins.Artefact(self.folder / f"{name}.cubin")
+        return self.module.Artefact(self.folder / f"{name}.cubin")
 
     def of(self, own):
         """(name, how to make its launch), the program as it stands first."""
@@ -137,8 +147,8 @@ class Artefacts:
             yield name, lambda name=name: self.artefact(name).kernel(own.kernel).bind(own.arguments)
 
 
-def ours(artefacts, problem, title):
-    """tilec: the first program as it stands; tilec*: the fastest of all programs and settings, when that is another."""
+def ours(artefacts, problem, title, label="tilec"):
+    """`label`: the first program as it stands; `label`*: the fastest of all programs and settings, when that is another."""
     found, plain = [], None
     for number, own in enumerate(problem.ours):
         for name, launch in runnable(artefacts.of(own)):
@@ -150,17 +160,21 @@ def ours(artefacts, problem, title):
             if number == 0 and set(name.split("-")[1:]) == own.fixed:
                 plain = found[-1]
     fastest = best(found)
-    candidates = {} if plain is None else {"tilec": plain}
-    return candidates if fastest in (None, plain) else candidates | {"tilec*": fastest}
+    candidates = {} if plain is None else {label: plain}
+    return candidates if fastest in (None, plain) else candidates | {f"{label}*": fastest}
 
 
+BASELINE = "baseline"
 wrong = []   # what gave wrong results or none: the exit status says so
 
 
-def candidates(problem, artefacts, title, only):
+def candidates(problem, artefacts, title, only, baseline):
     """name -> (setting, launch)."""
     chosen = ours(artefacts, problem, title)
     stage("tilec")
+    if baseline is not None:
+        chosen |= ours(baseline, problem, title, BASELINE)
+        stage(BASELINE)
     for name, value in problem.peers.items():
         if only and name not in only:
             continue
@@ -184,12 +198,12 @@ def spread_dict(samples):
     return dataclasses.asdict(measure.spread(samples))
 
 
-def row_of(entry, shape, artefacts, options):
+def row_of(entry, shape, artefacts, options, baseline):
     title = f"{entry.name} {entry.label(*shape)}"
     stage(title)
     problem = entry.make(*shape)
     stage("operands and reference")
-    chosen = candidates(problem, artefacts, title, options.peers)
+    chosen = candidates(problem, artefacts, title, options.peers, baseline)
     times = measure.compare({name: [launch] for name, (_, launch) in chosen.items()}, options.rounds)
     stage("rounds")
     if {"tilec", "tilec*"} <= set(times) and measure.spread(times["tilec*"]).median >= measure.spread(times["tilec"]).median:
@@ -206,7 +220,8 @@ def compared(row, rivals):
     """best_peer, and `ratios`: ours -> peer -> the spread of peer's time over our time."""
     all_times = {name: c["milliseconds"] for name, c in row["candidates"].items()}
     others = [name for name in all_times if not name.startswith("tilec")]
-    eligible = [name for name in others if name in rivals] or others
+    others_now = [name for name in others if not name.startswith(BASELINE)]
+    eligible = [name for name in others_now if name in rivals] or others_now or others
     speed = lambda name: row["candidates"][name]["median"]
     ratios = {own: {name: spread_dict([theirs / mine for theirs, mine in zip(all_times[name], all_times[own])])
                     for name in others} for own in all_times if own.startswith("tilec")}
@@ -258,6 +273,16 @@ def means(table):
     return "\n".join(lines)
 
 
+LOSS = 0.99   # of the baseline's speed: a row fails where the interval's upper end is below it in two calls
+
+
+def losses(table):
+    """The rows that are slower than the baseline, programs as they stand."""
+    found = [(row["ratios"]["tilec"][BASELINE], row) for row in table if BASELINE in row["ratios"].get("tilec", {})]
+    slower = [f"  {row['bench']} {row['shape']}: {r['median']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r, row in found if r["high"] < LOSS]
+    return "\n".join([f"{len(found)} rows beside the baseline, {len(slower)} slower:", *slower] if found else [])
+
+
 def device():
     properties = torch.cuda.get_device_properties(0)
     return {"gpu": properties.name, "multiprocessors": properties.multi_processor_count, "torch": torch.__version__,
@@ -275,6 +300,7 @@ def parse():
     arguments.add_argument("--only", default="", help="groups or benchmarks, separated by commas")
     arguments.add_argument("--match", default="", help="regular expression over 'benchmark shape'")
     arguments.add_argument("--peers", type=lambda text: text.split(","), default=[], help="only these peers")
+    arguments.add_argument("--baseline", type=pathlib.Path, help="artefacts of an earlier version (build.sh --from): a peer in each row")
     arguments.add_argument("--extra", action="append", default=[], metavar="NAME=LIBRARY",
                            help="an attention library as a further peer (extra_peer.h)")
     arguments.add_argument("--rounds", type=int, default=25)
@@ -331,6 +357,7 @@ def warm(count):
 
 def run(plan, options):
     artefacts, table, left, start = Artefacts(options.cubins), [], [], time.monotonic()
+    baseline = options.baseline and Artefacts.of_baseline(options.baseline)
     options.out.mkdir(parents=True, exist_ok=True)
     for entry, shape in plan:
         before = time.monotonic()
@@ -338,7 +365,7 @@ def run(plan, options):
             left.append(f"{entry.name} {entry.label(*shape)}")
             continue
         try:
-            row = row_of(entry, shape, artefacts, options)
+            row = row_of(entry, shape, artefacts, options, baseline)
         except Exception as error:   # one row's failure does not take the others along
             note(f"{entry.name} {entry.label(*shape)}: {type(error).__name__}: {error}")
             wrong.append(f"{entry.name} {entry.label(*shape)} (no result)")
@@ -373,6 +400,7 @@ def main():
     print("  ".join(f"{key} {value}" for key, value in device().items()), flush=True)
     table, left = run(plan, options)
     print(means(table))
+    print(losses(table))
     if left:
         print("left out for want of time:", "; ".join(left))
     (options.out / "bench.svg").write_text(chart.draw(table, f"{device()['gpu']}: tilec over its best peer"))

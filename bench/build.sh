@@ -19,7 +19,10 @@ if [ "${1:-}" = --from ]; then
     [ "$tag" != baseline ] || read -r tag _ < "$here/BASELINE"
     shift 2
     tree=$("$here/tree.sh" "$tag")
-    exec "$tree/bench/build.sh" "$tree/build/release/tilec" "${1:-sm_90a}" "${2:-$here/out/$tag}" "${@:3}"
+    out=${2:-$here/out/$tag}
+    "$tree/bench/build.sh" "$tree/build/release/tilec" "${1:-sm_90a}" "$out" "${@:3}"
+    cp "$tree/bench/cubins.py" "$out"   # knows the launcher of its own version
+    exit
 fi
 tilec=$(realpath "${1:-$here/../build/release/tilec}")
 target=${2:-sm_90a}
