@@ -54,11 +54,14 @@ bool is_held(Sema *s, const Node *node) {
 }
 
 // The slot's part of a tile: its first dim is the slots. A scalar has no other.
-static const View *slot_view(Sema *s, Buf *tile, Var *slot) {
+static const View *slot_view(Sema *s, const ChannelTiles *tiles, Buf *tile, Var *slot) {
     ViewSlice slices[LAYOUT_MAX_RANK] = {{.start = e_var(s->arena, slot)}};
     for (int d = 1; d < tile->rank; d++)
         slices[d] = (ViewSlice){.start = e_int(s->arena, 0), .count = known_extent(s, tile, d), .step = 1};
-    return view_slice(s, view_of_buffer(s, tile), slices);
+    const View *view = view_slice(s, view_of_buffer(s, tile), slices);
+    for (int i = 0; i < tiles->exchanged.count; i++)
+        if (tiles->exchanged.items[i] == tile) return view_transpose(s, view);
+    return view;
 }
 
 static Buf *tile_named(const ChannelTiles *tiles, const char *name) {
@@ -73,7 +76,7 @@ const View *held_tile(Sema *s, const Node *node) {
     const char *name = node->kind == N_DOT ? node->text : NULL;
     const ChannelTiles *tiles = channel ? tiles_of(s, channel) : NULL;
     Buf *tile = !tiles ? NULL : name ? tile_named(tiles, name) : tiles->all.count == 1 ? tiles->all.items[0] : NULL;
-    if (tile) return slot_view(s, tile, slot);
+    if (tile) return slot_view(s, tiles, tile, slot);
     diag(s->sink, node->span, T_UNKNOWN_TILE, channel ? channel->name : slot->name, name ? name : slot->name);
     return NULL;
 }
@@ -97,10 +100,14 @@ static Buf *declare_tile(Sema *s, const Node *node, const char *name, Buf *chann
     if (type == TYPE_NONE || (dims && !read_extents(s, node, dims, false, shape + 1))) return NULL;
     Span loc = place_of(s, node->span);
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
+    bool exchanged = dims && layout_exchanges(node->kids[2], dims->count);
+    if (exchanged) exchange_last(shape + 1, dims->count);
     Buf *tile = buf_new(s->arena, name, SCOPE_SHARED, type, dims ? dims->count + 1 : 1, shape, loc);
     tile->mode = MODE_INOUT;
     tile->attrs = attrs;
     channel_add_tile(s, channel, tile);
+    if (exchanged) vec_push(s->arena, &tiles_of(s, channel)->exchanged, tile);
+    take_layout(s, tile, node->kids[2]);
     emit(s, s_decl(s->arena, tile));
     return tile;
 }
@@ -182,9 +189,11 @@ void channel_block(Sema *s, const Node *node) {
     if (node->kind == N_ORDERED) channel_call(s, OP_ENTER, whole, node->span);
     else slot = begin(s, produces ? OP_ACQUIRE : OP_RECEIVE, channel, node->span);
     scope_open(s, &scope);
-    VEC_EACH_PTR (Buf, tile, &tiles_of(s, channel)->all) {
+    const ChannelTiles *tiles = tiles_of(s, channel);
+    VEC_EACH_PTR (Buf, tile, &tiles->all) {
         bool named = strcmp(tile->name, channel->name) == 0;   // as the channel, which is a macro's parameter perhaps
-        if (slot) declare_view(s, named ? node->kids[0]->text : tile->name, slot_view(s, tile, slot), node->span);
+        if (slot)
+            declare_view(s, named ? node->kids[0]->text : tile->name, slot_view(s, tiles, tile, slot), node->span);
     }
     body(s, block, s->block);
     scope_close(s);

@@ -168,7 +168,7 @@ static const Layout *named_layout(Sema *s, const Node *node, const Buf *buf) {
     return padded ? at_pitch(s, node, rows, columns) : in_panels(s, node, buf, rows, columns);
 }
 
-static void take_layout(Sema *s, Buf *buf, const Node *node) {
+void take_layout(Sema *s, Buf *buf, const Node *node) {
     if (!node) return;
     bool fragment = buf->scope == SCOPE_FRAGMENT;
     if (node->kind == N_CALL) buf->layout = named_layout(s, node, buf);
@@ -207,7 +207,11 @@ bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Exp
 }
 
 // `shared t: f16[M, K] layout mn_major(128)` is the transpose of a buffer [K, M], whose rows are along m.
-static void exchange_last(Expr **shape, int count) {
+bool layout_exchanges(const Node *layout, int rank) {
+    return is_named(layout, "mn_major") && rank >= 2;
+}
+
+void exchange_last(Expr **shape, int count) {
     Expr *last = shape[count - 1];
     shape[count - 1] = shape[count - 2];
     shape[count - 2] = last;
@@ -234,7 +238,7 @@ static void declaration(Sema *s, AstScope scope, const Node *node) {
     }
     Span loc = place_of(s, node->span);
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
-    bool exchanged = is_named(node->kids[2], "mn_major") && dims->count >= 2;
+    bool exchanged = layout_exchanges(node->kids[2], dims->count);
     if (exchanged) exchange_last(shape, dims->count);
     Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims->count, shape, loc);
     buf->is_scratch = scope == DECL_SCRATCH;

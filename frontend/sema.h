@@ -279,6 +279,7 @@ bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Exp
 // ---- channels.c ----
 typedef struct ChannelTiles {
     VEC(Buf *) all;
+    VEC(const Buf *) exchanged;   // those whose views have the last two dims the other way round
 } ChannelTiles;
 Buf *channel_named(Sema *s, const Node *node);   // reports; NULL then
 void channel_add_tile(Sema *s, Buf *channel, Buf *tile);
@@ -298,6 +299,9 @@ void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span);
 
 // ---- decl.c ----
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc);   // @loc goes to *loc when given
+void take_layout(Sema *s, Buf *buf, const Node *node);                // of a declaration; NULL: it has none
+bool layout_exchanges(const Node *layout, int rank);                  // a tile so laid out is the transpose of a buffer
+void exchange_last(Expr **shape, int count);
 void declarations(Sema *s, const Node *node);
 
 // ---- stmt.c ----

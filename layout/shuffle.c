@@ -327,21 +327,28 @@ static void plan_bits(LayoutContext *cx, ShufflePlan *plan, Linear source, Linea
     plan->local = choice.identity ? rounds.kernel - plan->unit : -1;
 }
 
+ShufflePlan shuffle_plan_of_bits(LayoutContext *cx, Linear source, Linear destination, int element_bits) {
+    ShufflePlan plan = {.source = source, .destination = destination};
+    plan_bits(cx, &plan, source, destination, element_bits);
+    return plan;
+}
+
 ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,
                          int lanes) {
-    ShufflePlan plan = {0};
+    ShufflePlan repeated = {0}, plan;
     if (tv_threads(source) != tv_threads(destination) || tv_threads(source) % lanes)
         layout_refuse(cx, "not of the same whole warps");
     Binary from = split(cx, source), to = split(cx, destination);
-    pair_repeats(cx, &plan, &from, &to);
-    if (cx->failed) return plan;
+    pair_repeats(cx, &repeated, &from, &to);
+    if (cx->failed) return repeated;
     Linear have = distribution_to_linear(cx, from.layout, lanes), need = distribution_to_linear(cx, to.layout, lanes);
     if (!cx->failed && linear_out_bits(have) != linear_out_bits(need)) layout_refuse(cx, "different tiles");
-    if (cx->failed) return plan;
-    plan.source = have, plan.destination = need;
+    if (cx->failed) return repeated;
+    plan = shuffle_plan_of_bits(cx, have, need, element_bits);
+    plan.repeat_count = repeated.repeat_count;
+    memcpy(plan.repeats, repeated.repeats, sizeof plan.repeats);
     memcpy(plan.source_weight, from.weight, sizeof from.weight);
     memcpy(plan.destination_weight, to.weight, sizeof to.weight);
-    plan_bits(cx, &plan, have, need, element_bits);
     return plan;
 }
 

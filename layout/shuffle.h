@@ -44,6 +44,8 @@ Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
 // lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
 ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,
                          int lanes);
+// The same of (register, lane, warp) -> tile, which both sides have as their only inputs.
+ShufflePlan shuffle_plan_of_bits(LayoutContext *cx, Linear source, Linear destination, int element_bits);
 // What a thread executes, in instructions of one register: shuffles; selections and byte permutations.
 typedef struct ShuffleCost {
     int64_t shuffles, selects;

@@ -2,6 +2,7 @@
 #include "layout/calculator/draw.h"
 #include "layout/shared_way.h"
 #include "layout/shuffle.h"
+#include "support/vec.h"
 
 static void print_kind(StrBuf *out, Conversion c) {
     static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};
@@ -49,6 +50,33 @@ static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear dest
     linear_print(out, way.shared);
 }
 
+static bool of_threads(Linear a) {
+    static const char *const names[] = {"register", "lane", "warp"};
+    int bits = 0, found = 0;
+    for (int i = 0; i < a.in_count; i++) bits += a.ins[i].bits;
+    for (int i = 0; i < COUNT_OF(names); i++) {
+        int in = linear_find_in(a, names[i]);
+        found += in >= 0;
+        bits -= in < 0 ? 0 : a.ins[in].bits;
+    }
+    return found == COUNT_OF(names) && bits == 0;
+}
+
+// A shuffle moves a register of 32 bits: several elements that travel together, or half of one. Fewer than the elements
+// need at the least would be no rounds of words.
+static void count_words(LayoutContext *cx, Conversion *c, Linear source, Linear destination, int element_bits) {
+    enum { WORD = 32 };
+    if (c->kind != CONVERT_BY_SHUFFLES || element_bits == WORD) return;
+    int64_t least = (c->shuffles * element_bits + WORD - 1) / WORD;
+    LayoutContext trial = layout_context(cx->arena);
+    bool linear = of_threads(source) && of_threads(destination);
+    ShufflePlan plan = {0};
+    if (linear) plan = shuffle_plan_of_bits(&trial, source, destination, element_bits);
+    if (linear && !trial.failed) c->shuffles = shuffle_cost(&plan, element_bits).shuffles;
+    else if (element_bits > WORD) c->shuffles = least;
+    c->fewest = c->fewest && c->shuffles <= least;
+}
+
 static char *explained(LayoutContext *cx, Conversion c, Linear source, Linear destination, int element_bits) {
     StrBuf out;
     sb_init(&out, cx->arena);
@@ -69,6 +97,7 @@ char *convert_text(LayoutContext *cx, Linear source, Linear destination, int ele
     Conversion c = conversion_by_rank(cx, source, destination);
     if (cx->failed) return NULL;
     if (linear_equal(source, destination)) c.kind = CONVERT_NOTHING;
+    count_words(cx, &c, source, destination, element_bits);
     return explain ? explained(cx, c, source, destination, element_bits) : kind_text(cx->arena, c);
 }
 
@@ -91,5 +120,6 @@ char *convert_layouts_text(LayoutContext *cx, const char *source, const char *de
     LayoutContext trial = layout_context(cx->arena);
     Linear a = distribution_to_linear(&trial, from, WARP), b = distribution_to_linear(&trial, to, WARP);
     if (cx->failed) return NULL;
+    if (!trial.failed) count_words(cx, &c, a, b, element_bits);
     return explain && !trial.failed ? explained(cx, c, a, b, element_bits) : kind_text(cx->arena, c);
 }
