@@ -62,8 +62,12 @@ static bool of_threads(Linear a) {
     return found == COUNT_OF(names) && bits == 0;
 }
 
-// A shuffle moves a register of 32 bits: several elements that travel together, or half of one. Fewer than the elements
-// need at the least would be no rounds of words.
+// The other lanes that a lane takes something from: each is a round.
+static int64_t lanes_met(const ShufflePlan *plan) {
+    return ((int64_t)1 << bits_rank(plan->lane_step, plan->rounds)) - (plan->local >= 0);
+}
+
+// A shuffle moves a register of 32 bits: several elements that travel together, or half of one.
 static void count_words(LayoutContext *cx, Conversion *c, Linear source, Linear destination, int element_bits) {
     enum { WORD = 32 };
     if (c->kind != CONVERT_BY_SHUFFLES || element_bits == WORD) return;
@@ -72,8 +76,12 @@ static void count_words(LayoutContext *cx, Conversion *c, Linear source, Linear 
     bool linear = of_threads(source) && of_threads(destination);
     ShufflePlan plan = {0};
     if (linear) plan = shuffle_plan_of_bits(&trial, source, destination, element_bits);
-    if (linear && !trial.failed) c->shuffles = shuffle_cost(&plan, element_bits).shuffles;
-    else if (element_bits > WORD) c->shuffles = least;
+    if (linear && !trial.failed) {
+        c->shuffles = shuffle_cost(&plan, element_bits).shuffles;
+        if (lanes_met(&plan) > least) least = lanes_met(&plan);
+    } else if (element_bits > WORD) {
+        c->shuffles = least;
+    }
     c->fewest = c->fewest && c->shuffles <= least;
 }
 
