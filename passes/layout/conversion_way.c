@@ -5,6 +5,7 @@
 #include "layout/shuffle.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/lower/lower.h"
+#include "support/numbers.h"
 
 typedef struct Cost {
     bool possible;
@@ -57,13 +58,23 @@ static const char *compared(Arena *arena, Cost taken, Cost other) {
     return arena_printf(arena, "%s (%s: %lld)", text, other.text, (long long)clocks_of(other.quarters));
 }
 
-ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
-    const Region *src = copy_of(copy).src, *dst = copy_of(copy).dst;
-    const Buf *from = src->buf, *to = dst->buf;
+// Layouts that are not maps of bits: element by element. Each store and load takes a wavefront at least.
+static Cost element_by_element(const PassContext *context, const Buf *from, const Buf *to) {
+    const WarpCosts *costs = &context->target->costs;
+    int64_t warps = ceil_div(tv_threads(from->layout), context->target->warp_lanes);
+    int64_t accesses = tv_values(from->layout) + tv_values(to->layout);
+    return (Cost){true, warps * accesses * costs->wavefront + costs->barrier, "through shared memory"};
+}
+
+static ConversionWay unknown_way(const PassContext *context, const Buf *from, const Buf *to) {
+    Cost cost = element_by_element(context, from, to);
+    return (ConversionWay){.quarters = cost.quarters, .text = cost.text};
+}
+
+ConversionWay conversion_between(const PassContext *context, const Buf *from, const Buf *to) {
     EXPECT(context->failure, from->layout && to->layout, "a conversion of '%s' without layouts", from->name);
-    ConversionWay shared = {.text = "through shared memory"};
-    bool whole = region_is_whole(src) && region_is_whole(dst) && !src->transposed && !dst->transposed;
-    if (!whole || !has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;
+    ConversionWay shared = unknown_way(context, from, to);
+    if (!has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;
     int bits = type_bits(conversion_type(from, to));
     int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
     LayoutContext cx = layout_context(context->arena), trial = cx;
@@ -79,7 +90,14 @@ ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
     shared.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
     if (!shared.within_warps && !through.possible) return shared;
     Cost taken = shared.within_warps ? shuffles : through, other = shared.within_warps ? through : shuffles;
+    shared.quarters = taken.quarters;
     shared.clocks = clocks_of(taken.quarters);
     shared.text = compared(context->arena, taken, other);
     return shared;
+}
+
+ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {
+    const Region *src = copy_of(copy).src, *dst = copy_of(copy).dst;
+    bool whole = region_is_whole(src) && region_is_whole(dst) && !src->transposed && !dst->transposed;
+    return whole ? conversion_between(context, src->buf, dst->buf) : unknown_way(context, src->buf, dst->buf);
 }

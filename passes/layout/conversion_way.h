@@ -6,11 +6,14 @@
 
 typedef struct ConversionWay {
     bool within_warps;   // by registers and shuffles; else through shared memory
-    int64_t clocks;      // of a multiprocessor; 0: not known
+    int64_t quarters;    // in units of WarpCosts; of layouts that are not maps of bits a lower bound
+    int64_t clocks;      // the same, of a multiprocessor, where it is exact; else 0
     const char *text;    // the way and its cost, and the other way
     // Through shared memory: the layout of the tile there; NULL: one that no layout on bits gives, by plain loops.
     const Layout *scratch;
     SharedInstruction store, load;
 } ConversionWay;
+// From one fragment to another of its shape; both have layouts.
+ConversionWay conversion_between(const PassContext *context, const Buf *from, const Buf *to);
 // Of a copy between two fragments that have layouts.
 ConversionWay conversion_way(const PassContext *context, const Stmt *copy);

@@ -172,10 +172,10 @@ static const Layout *layout_under(Inference *inference, const Layout *map, const
     return tv_project(inference->arena, map, use->rank, use->dims, held);
 }
 
-static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use) {
-    EXPECT(inference->context->failure, item->map && item->map->rank_out == item->loop.rank,
-           "a loop of rank %d with another map", item->loop.rank);
-    return layout_under(inference, item->map, use);
+static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map) {
+    EXPECT(inference->context->failure, map && map->rank_out == item->loop.rank, "a loop of rank %d with another map",
+           item->loop.rank);
+    return layout_under(inference, map, use);
 }
 
 // Bits of the fragments that a loop with this map needs in another layout than they have.
@@ -191,10 +191,11 @@ static int64_t bits_converted(Inference *inference, const Item *item, const Layo
 }
 
 // Where the loop touches a part of the fragment, each thread holds the rest as further values.
-static const Layout *layout_for_whole(Inference *inference, const Item *item, const FragmentUse *use) {
+static const Layout *layout_for_whole(Inference *inference, const Item *item, const FragmentUse *use,
+                                      const Layout *map) {
     int64_t shape[LAYOUT_MAX_RANK];
     for (int d = 0; d < use->rank; d++) shape[d] = buf_extent(use->buf, d);
-    return tv_covering(inference->arena, layout_for_use(inference, item, use), shape);
+    return tv_covering(inference->arena, layout_for_use(inference, item, use, map), shape);
 }
 
 static bool covers(const Layout *layout, const Buf *buf) {
@@ -229,7 +230,7 @@ static bool propagate_loop(Inference *inference, Item *item) {
     bool changed = !item->map && set_map(item, map_from_uses(inference, item));
     if (!item->map) return changed;
     VEC_EACH (FragmentUse, use, &item->uses) {
-        const Layout *required = layout_for_use(inference, item, use);
+        const Layout *required = layout_for_use(inference, item, use, item->map);
         if (covers(required, use->buf)) changed |= set_layout(inference, use->buf, required);
     }
     return changed;
@@ -340,91 +341,7 @@ static void infer_free(Inference *inference) {
         if (item->kind == ITEM_LOOP && !item->map) item->map = blocked_map(inference, item);
 }
 
-// ---- conversions ----
-//
-// If an item needs a fragment in another layout, a second fragment is copied from and to the first one around the item. A
-// fragment that loops around the item do not write is converted before them, once for all their items.
-
-static Block *conversions(Inference *inference, Map *map, Stmt *stmt) {
-    Block *block = map_get(map, stmt);
-    if (!block) map_put(map, stmt, block = NEW(inference->arena, Block));
-    return block;
-}
-
-// Whether `buf` is the fragment, or one that is converted back into it after its statement.
-static bool stands_for(const Inference *inference, const Buf *buf, const Buf *fragment) {
-    VEC_EACH (const Converted, converted, &inference->converted)
-        if (converted->to == buf) return converted->from == fragment;
-    return buf == fragment;
-}
-
-static bool is_written(Inference *inference, const Stmt *stmt, const Buf *fragment) {
-    FOR_EACH_EFFECT (effect, inference->arena, stmt)
-        if (effect->access != ACCESS_READ && stands_for(inference, effect->buf, fragment)) return true;
-    return false;
-}
-
-// Finds the statement in the block. `place` becomes the outermost of the loops around it that do not write the fragment:
-// `hoists` is false from the first other statement on.
-static bool find_place(Inference *inference, Block *block, const Stmt *stmt, const Buf *buf, Stmt **place,
-                       bool *hoists) {
-    FOR_EACH_ITEM (item, block) {
-        if (item == stmt) return true;
-        FOR_EACH_BODY (body, item) {
-            if (!find_place(inference, body, stmt, buf, place, hoists)) continue;
-            bool loop = (item->kind == STMT_FOR && item->loop.kind != LOOP_PARALLEL) || item->kind == STMT_WHILE;
-            *hoists &= loop && !is_written(inference, item, buf);
-            if (*hoists) *place = item;
-            return true;
-        }
-    }
-    return false;
-}
-
-// Before which statement a fragment is converted that `stmt` reads.
-static Stmt *conversion_place(Inference *inference, Stmt *stmt, const Buf *buf) {
-    Stmt *place = stmt;
-    bool hoists = true;
-    find_place(inference, inference->body, stmt, buf, &place, &hoists);
-    return place;
-}
-
-// The fragment that an earlier conversion before the same loop has made; NULL: none.
-static Buf *converted_before(const Inference *inference, const Stmt *place, const Buf *buf, const Layout *required) {
-    VEC_EACH (const Converted, converted, &inference->converted)
-        if (converted->place == place && converted->from == buf && layout_equal(converted->to->layout, required))
-            return converted->to;
-    return NULL;
-}
-
-// Within a thread the copy is lowered as a loop; else stage-through-shared replaces it.
-static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Span loc, Block *out) {
-    Stmt *copy = BLOCK_CALL(arena, out, loc, OP_COPY, arg_region(region_whole(arena, from)),
-                            arg_region(region_whole(arena, to)));
-    if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
-        attr_set_layout(arena, &copy->attrs, ATTR_MAP, to->layout);
-}
-
-static void convert(Inference *inference, Item *item, Buf *buf, const Layout *required, bool reads, bool writes) {
-    Arena *arena = inference->arena;
-    Span loc = item->stmt->loc;
-    Stmt *place = writes ? item->stmt : conversion_place(inference, item->stmt, buf);
-    Buf *other = place == item->stmt ? NULL : converted_before(inference, place, buf, required);
-    if (!other) {
-        other = buf_new(arena, buf->name, SCOPE_FRAGMENT, buf->type, buf->rank, buf->shape, loc);
-        other->layout = required;
-        Block *before = conversions(inference, inference->before, place);
-        block_push(arena, before, s_decl(arena, other));
-        if (reads) push_whole_copy(arena, buf, other, loc, before);
-        vec_push(arena, &inference->converted, ((Converted){place, buf, other}));
-    }
-    if (writes) push_whole_copy(arena, other, buf, loc, conversions(inference, inference->after, item->stmt));
-    Subst *subst = subst_new(arena);
-    subst_buf(subst, buf, other);
-    if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
-    else subst_stmt(subst, item->stmt);
-    inference->changed = true;
-}
+// ---- layouts that items need ----
 
 // A layout in which every thread holds every element: the buffer's own layout if it is one.
 static const Layout *replicated(Inference *inference, const Buf *buf) {
@@ -434,98 +351,37 @@ static const Layout *replicated(Inference *inference, const Buf *buf) {
     return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
 }
 
-static const Layout *reduced_layout(Inference *inference, const Item *item) {
-    ReduceOp reduce = reduce_of(item->stmt);
-    const Buf *src = reduce.src->buf, *dst = reduce.dst->buf;
-    const Layout *result = reduce_result(inference->arena, item->stmt, item->map);
-    if (result) return result;
-    int axis = reduce_op_axis(item->stmt);
-    diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(dst, axis),
-         (long long)tv_threads_along(item->map, axis), axis, src->name);
-    return dst->layout;
+static const Layout *reduced_layout(Inference *inference, const Item *item, const Layout *map) {
+    const Layout *result = reduce_result(inference->arena, item->stmt, map);
+    return result ? result : reduce_of(item->stmt).dst->buf->layout;
 }
 
-static const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use) {
-    if (item->kind == ITEM_LOOP) return layout_for_whole(inference, item, use);
+const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map) {
+    if (item->kind == ITEM_LOOP) return layout_for_whole(inference, item, use, map);
     if (item->kind == ITEM_SCALAR) return replicated(inference, use->buf);
-    if (item->kind == ITEM_REDUCE && use->is_store) return reduced_layout(inference, item);
-    if (item->kind != ITEM_GEMM || use->is_store) return item->map;
+    if (item->kind == ITEM_REDUCE && use->is_store) return reduced_layout(inference, item, map);
+    if (item->kind != ITEM_GEMM || use->is_store) return map;
     const Layout *operand = register_operand(inference, item);
     return operand ? operand : use->buf->layout;   // stage-through-shared moves it through shared memory
 }
 
-static bool is_conversion(const Item *item) {
+bool is_conversion(const Item *item) {
     CopyOp copy;
     return item->uses.count == 2 && match_copy(item->stmt, &copy) && copy.src->buf->scope == SCOPE_FRAGMENT &&
            copy.dst->buf->scope == SCOPE_FRAGMENT && region_is_whole(copy.src) && region_is_whole(copy.dst) &&
            copy.src->transposed == copy.dst->transposed;
 }
 
-// The written values depend on the old ones.
-static bool updates(const Item *item) {
-    ReduceOp reduce;
-    if (match_reduce(item->stmt, &reduce)) return reduce.accumulate && expr_is_int(reduce.accumulate, 1);
-    return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
-}
-
-// Accesses of the fragment by the item, in order: after a store of all elements, reads do not count.
-static void find_accesses(const Item *item, const Buf *buf, bool *reads, bool *writes) {
-    bool replaced = false;
-    *reads = *writes = false;
-    VEC_EACH (const FragmentUse, use, &item->uses) {
-        if (use->buf != buf) continue;
-        replaced |= item->kind == ITEM_LOOP && use->is_store && !use->keeps;
-        *reads |= !replaced && (!use->is_store || use->keeps || updates(item));
-        *writes |= use->is_store;
-    }
-}
-
-static bool is_first_use(const Item *item, const FragmentUse *use) {
-    for (const FragmentUse *before = item->uses.items; before < use; before++)
-        if (before->buf == use->buf) return false;
-    return true;
-}
-
-// The first access of the fragment stores a part of it: what else there is has no value yet.
-static bool begins_incomplete(const Inference *inference, const Item *item, const Buf *buf) {
-    VEC_EACH_PTR (Item, first, &inference->items) {
-        VEC_EACH (const FragmentUse, use, &first->uses)
-            if (use->buf == buf) return first == item && use->is_store && use->keeps;
-    }
-    return false;
-}
-
-// The conversion copies all elements, so that all need a value.
-static void fill_at_declaration(Inference *inference, Buf *buf) {
-    Arena *arena = inference->arena;
-    FOR_EACH_STMT_MUT (stmt, &inference->kernel->body) {
-        if (stmt->kind != STMT_DECL || stmt->decl != buf) continue;
-        Stmt *fill = BLOCK_CALL(arena, conversions(inference, inference->after, stmt), stmt->loc, OP_FILL,
-                                arg_region(region_whole(arena, buf)), arg_value(e_zero(arena, buf->type)));
-        attr_set_layout(arena, &fill->attrs, ATTR_MAP, buf->layout);
-    }
-}
-
-static void convert_where_layouts_meet(Inference *inference) {
+// A reduction to partial results (`dst` keeps the axis) needs threads along the axis that split evenly.
+static void check_reductions(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items) {
-        if ((!item->map && item->kind != ITEM_SCALAR) || is_conversion(item)) continue;
-        VEC_EACH (const FragmentUse, use, &item->uses) {
-            bool reads, writes;
-            find_accesses(item, use->buf, &reads, &writes);
-            const Layout *required = required_layout(inference, item, use);
-            if (!is_first_use(item, use) || layout_equal(required, use->buf->layout)) continue;
-            if (reads && begins_incomplete(inference, item, use->buf)) fill_at_declaration(inference, use->buf);
-            convert(inference, item, use->buf, required, reads, writes);
-        }
+        if (item->kind != ITEM_REDUCE || !item->map || reduce_result(inference->arena, item->stmt, item->map)) continue;
+        ReduceOp reduce = reduce_of(item->stmt);
+        int axis = reduce_op_axis(item->stmt);
+        if (reduce.dst->buf->scope != SCOPE_FRAGMENT) continue;
+        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(reduce.dst->buf, axis),
+             (long long)tv_threads_along(item->map, axis), axis, reduce.src->buf->name);
     }
-}
-
-static void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out) {
-    Inference *inference = mapper->user;
-    Block *before = map_get(inference->before, stmt), *after = map_get(inference->after, stmt);
-    if (before) block_append(mapper->arena, out, before);
-    block_push(mapper->arena, out, stmt);
-    if (after) block_append(mapper->arena, out, after);
 }
 
 // ---- run-time extents ----
@@ -611,8 +467,6 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     Inference inference = {
         .context = context, .arena = context->arena, .kernel = kernel, .role = scope->role, .threads = scope->threads};
     inference.body = scope->body;
-    inference.before = map_new(context->arena);
-    inference.after = map_new(context->arena);
     rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);
     scope_walk(context->arena, kernel, scope, collect_item, &inference);
     check_threads(&inference);
@@ -623,10 +477,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     narrow_vectors(&inference);
     drop_replicas(&inference);
     write_decisions(&inference);
-    convert_where_layouts_meet(&inference);
-    StmtMapper insert = {.arena = context->arena, .stmt = push_with_conversions, .user = &inference};
-    if (map_count(inference.before) > 0) rewrite_block(&insert, scope->body);
-    return inference.changed;
+    check_reductions(&inference);
+    return place_conversions(&inference) || inference.changed;
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {

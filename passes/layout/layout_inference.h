@@ -7,6 +7,8 @@
 //     layout_items.c           ... collects the tile ops and the fragments that they use
 //     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
 //     register_selects.c       ... elements at dynamic indices
+//     placement.c              ... where fragments are converted
+//     layout_cost.c            ... what conversions cost
 //     conversion_way.c         the cheapest way between two layouts of a fragment
 //     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
 //     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers
@@ -56,12 +58,11 @@ typedef struct Item {
     int group;   // gemms and reductions that share fragments (union-find parent)
 } Item;
 
-// A conversion of `from`, before the statement `place`.
-typedef struct Converted {
-    const Stmt *place;
-    const Buf *from;
-    Buf *to;
-} Converted;
+typedef struct KnownCost {   // of a conversion
+    const Layout *from, *to;
+    int bits;
+    int64_t quarters;
+} KnownCost;
 
 typedef struct Inference {
     PassContext *context;
@@ -72,9 +73,18 @@ typedef struct Inference {
     VEC(Item *) items;
     VEC(Buf *) fragments;
     Block *body;   // of the scope
-    VEC(Converted) converted;
-    Map *before, *after;   // Stmt -> Block: conversions to insert
+    VEC(KnownCost) costs;
     bool changed, failed;
 } Inference;
 
 void collect_item(void *inference, Stmt *stmt, const Facts *facts);   // layout_items.c; for scope_walk
+
+// The layout that the item needs the fragment in, under a map of it; items of the CTA's scalars have none.
+const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map);
+bool is_conversion(const Item *item);   // a copy between whole fragments
+
+// ---- placement.c, in units of WarpCosts ----
+int64_t placement_quarters(Inference *inference);   // of all conversions that the layouts and maps need
+bool place_conversions(Inference *inference);       // true: it changed something
+// ---- layout_cost.c ----
+int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to);

@@ -1,0 +1,720 @@
+// Where fragments are converted: the last part of layout-inference, when layouts and maps are known.
+//
+// A fragment has a home, its layout. An item may need it in another one: then it uses another version of the fragment, a
+// fragment of its own with that layout. A walk over the scope knows which versions hold the fragment's value at each
+// statement, and converts where the one that is needed does not:
+//
+//     copy(x, v)                             versions that hold the value of v: home
+//     parallel (i) y[i] = v'[i] + w[i];      v' = v before it: home and v'
+//     for (k in n) { .. v'[i] .. }           both still do: no conversion
+//     parallel (i) v'[i] = ..;               v' alone; v = v' only where home is read
+//
+// So a value is converted once for all its readers, behind a write only if it is read in another layout, and from the
+// version from which it costs least. A copy between fragments makes both hold one value: after copy(a, b), what b is
+// converted to may come from a, and nothing is left to do where it is there already.
+//
+//     loop that does not write the fragment   converted before the loop, if the loop reads it in each iteration
+//     loop that writes it                     one version holds the value where iterations begin and end: that in which
+//                                             the loop uses it throughout, else home. It is converted before the loop,
+//                                             and behind it where it is read
+//     `if` that writes it                     where no version has the value behind both branches, both end with home
+//     loop with a `break`                     home, or the loop's version, holds the value behind each write
+//
+// A walk finds what that costs, or also changes the program.
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/layout/conversion_way.h"
+#include "passes/layout/fragment.h"
+#include "passes/layout/layout_inference.h"
+#include "support/numbers.h"
+#include <string.h>
+
+typedef struct Touch {   // of a fragment by a statement
+    const Stmt *stmt;
+    Item *item;   // NULL: a statement that takes the fragment in its layout
+    const FragmentUse *use;
+    int fragment;
+    bool reads, writes;
+} Touch;
+
+typedef struct Reach {      // of a statement and what is below it
+    int first, own, last;   // touches; own: end of those of the statement itself
+} Reach;
+
+typedef struct Version {
+    int fragment;
+    const Layout *layout;
+    Buf *buf;   // NULL: not made yet
+} Version;
+
+// Which versions hold which values at a place of the program.
+typedef struct State {
+    int *value;      // of each fragment, by number; 0: it has none
+    bool *current;   // of each version: it holds its fragment's value
+} State;
+
+typedef struct Carried {
+    int fragment;
+    const Layout *layout;   // in which it is where an iteration begins and ends
+    bool enters;
+} Carried;
+typedef VEC(Carried) CarriedVec;
+
+typedef struct Placement {
+    Inference *inference;
+    Arena *arena;
+    VEC(Touch) touches;
+    Map *items, *reach;      // by statement
+    Map *numbers;            // fragment -> its index, from 1
+    const Stmt **declared;   // by fragment
+    VEC(Version) versions;   // first each fragment itself, in their order
+    int capacity;            // most versions that there can be
+    // the walk
+    int last_value;
+    int64_t trips, quarters;   // of the loops around; the cost so far, in units of WarpCosts
+    const Stmt *loop;          // the one around; NULL: none
+    const CarriedVec *carried;
+    // changes
+    bool apply, changed;
+    bool *converted;       // by fragment
+    Map *before, *after;   // Stmt -> Block
+    VEC(Stmt *) dropped;
+} Placement;
+
+enum { UNKNOWN_TRIPS = 16, MOST_TRIPS = 1 << 20 };   // of a loop whose extent is not constant; of nested loops
+
+static int number_of(const Placement *p, const Buf *buf) {   // -1: no fragment of an item
+    return (int)(intptr_t)map_get(p->numbers, buf) - 1;
+}
+
+static Buf *fragment_at(const Placement *p, int fragment) {
+    return p->inference->fragments.items[fragment];
+}
+
+static const Layout *home_of(const Placement *p, int fragment) {
+    return fragment_at(p, fragment)->layout;
+}
+
+// ---- touches ----
+
+static void add_touch(Placement *p, Touch touch) {
+    vec_push(p->arena, &p->touches, touch);
+}
+
+static bool is_first_use(const Item *item, const FragmentUse *use) {
+    for (const FragmentUse *before = item->uses.items; before < use; before++)
+        if (before->buf == use->buf) return false;
+    return true;
+}
+
+// The written values depend on the old ones.
+static bool updates(const Item *item) {
+    ReduceOp reduce;
+    if (match_reduce(item->stmt, &reduce)) return reduce.accumulate && expr_is_int(reduce.accumulate, 1);
+    return item->kind != ITEM_LOOP && item->kind != ITEM_SCAN;
+}
+
+// Accesses of the fragment by the item, in order: after a store of all elements, reads do not count.
+static void find_accesses(const Item *item, Touch *touch) {
+    bool replaced = false;
+    VEC_EACH (const FragmentUse, use, &item->uses) {
+        if (use->buf != touch->use->buf) continue;
+        replaced |= item->kind == ITEM_LOOP && use->is_store && !use->keeps;
+        touch->reads |= !replaced && (!use->is_store || use->keeps || updates(item));
+        touch->writes |= use->is_store;
+    }
+}
+
+static void touch_by_item(Placement *p, Item *item) {
+    VEC_EACH (const FragmentUse, use, &item->uses) {
+        if (!is_first_use(item, use)) continue;
+        Touch touch = {item->stmt, item, use, number_of(p, use->buf), false, false};
+        find_accesses(item, &touch);
+        add_touch(p, touch);
+    }
+    int b = item->kind == ITEM_GEMM ? number_of(p, gemm_of(item->stmt).b->buf) : -1;
+    if (b >= 0) add_touch(p, (Touch){item->stmt, NULL, NULL, b, true, false});   // stage-through-shared moves it
+}
+
+static bool has_body(const Stmt *stmt) {
+    return stmt->kind != STMT_THREAD && !is_loop(stmt, LOOP_PARALLEL) && stmt_bodies((Stmt *)stmt, (Block *[2]){0}) > 0;
+}
+
+// Products write their accumulators until a wait: it stands for all of them.
+static bool ends_products(const Stmt *stmt) {
+    return is_call(stmt, OP_WGMMA_WAIT) || is_call(stmt, OP_AWAIT);
+}
+
+static bool starts_product(const Item *item) {
+    return item->kind == ITEM_GEMM && item->stmt->call.is_async;
+}
+
+static void touch_by_effects(Placement *p, const Stmt *stmt) {
+    FOR_EACH_EFFECT (effect, p->arena, stmt) {
+        int fragment = number_of(p, effect->buf);
+        if (fragment < 0) continue;
+        add_touch(p,
+                  (Touch){stmt, NULL, NULL, fragment, effect->access != ACCESS_WRITE, effect->access != ACCESS_READ});
+    }
+    VEC_EACH_PTR (Item, item, &p->inference->items)
+        if (ends_products(stmt) && starts_product(item))
+            add_touch(p, (Touch){stmt, NULL, NULL, number_of(p, gemm_of(item->stmt).acc->buf), true, true});
+}
+
+static void find_touches(Placement *p, const Block *block) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_ROLE) continue;   // another scope
+        Reach *reach = NEW(p->arena, Reach);
+        Item *item = map_get(p->items, stmt);
+        map_put(p->reach, stmt, reach);
+        reach->first = p->touches.count;
+        int fragment = stmt->kind == STMT_DECL ? number_of(p, stmt->decl) : -1;
+        if (fragment >= 0) p->declared[fragment] = stmt;
+        if (fragment >= 0) add_touch(p, (Touch){.stmt = stmt, .fragment = fragment});
+        else if (item) touch_by_item(p, item);
+        else if (!has_body(stmt)) touch_by_effects(p, stmt);
+        reach->own = p->touches.count;
+        if (has_body(stmt))
+            FOR_EACH_BODY (body, stmt) find_touches(p, body);
+        reach->last = p->touches.count;
+    }
+}
+
+static const Reach *reach_of(const Placement *p, const Stmt *stmt) {
+    return map_get(p->reach, stmt);
+}
+
+// ---- questions about a statement and all below it ----
+
+#define EACH_TOUCH(touch, p, from, to)                                                                                 \
+    for (const Touch *touch = (p)->touches.items + (from), *touch##_end = (p)->touches.items + (to);                   \
+         touch < touch##_end; touch++)
+
+static bool writes_within(const Placement *p, const Reach *reach, int fragment) {
+    EACH_TOUCH(touch, p, reach->first, reach->last)
+    if (touch->fragment == fragment && touch->writes) return true;
+    return false;
+}
+
+static bool declares_within(const Placement *p, const Reach *reach, int fragment) {
+    EACH_TOUCH(touch, p, reach->first, reach->last)
+    if (touch->fragment == fragment && touch->stmt->kind == STMT_DECL) return true;
+    return false;
+}
+
+static bool read_outside(const Placement *p, const Reach *reach, int fragment) {
+    for (int i = 0; i < p->touches.count; i++) {
+        const Touch *touch = &p->touches.items[i];
+        if ((i < reach->first || i >= reach->last) && touch->fragment == fragment && touch->reads) return true;
+    }
+    return false;
+}
+
+// The value that the fragment has before the loop is read in it: its first statement on it does not replace the value
+// in each iteration.
+static bool enters(const Placement *p, const Stmt *loop, const Reach *reach, int fragment) {
+    EACH_TOUCH(touch, p, reach->first, reach->last) {
+        if (touch->fragment != fragment) continue;
+        if (touch->reads || !touch->writes) return true;
+        FOR_EACH_BODY (body, loop)
+            FOR_EACH_ITEM (stmt, body)
+                if (stmt == touch->stmt) return false;
+        return true;
+    }
+    return false;
+}
+
+static const Layout *needed_by(const Placement *p, const Touch *touch, const Layout *map) {
+    if (!touch->item) return home_of(p, touch->fragment);
+    return required_layout(p->inference, touch->item, touch->use, map);
+}
+
+// The layout in which all statements within use the fragment; home if they differ.
+static const Layout *common_layout(const Placement *p, const Reach *reach, int fragment) {
+    const Layout *common = NULL;
+    EACH_TOUCH(touch, p, reach->first, reach->last) {
+        if (touch->fragment != fragment) continue;
+        const Layout *needed = needed_by(p, touch, touch->item ? touch->item->map : NULL);
+        if (common && !layout_equal(common, needed)) return home_of(p, fragment);
+        common = needed;
+    }
+    return common;
+}
+
+// ---- versions ----
+
+static int version_of(Placement *p, int fragment, const Layout *layout) {
+    if (layout_equal(layout, home_of(p, fragment))) return fragment;
+    for (int i = p->inference->fragments.count; i < p->versions.count; i++)
+        if (p->versions.items[i].fragment == fragment && layout_equal(p->versions.items[i].layout, layout)) return i;
+    EXPECT(arena_failure(p->arena), p->versions.count < p->capacity, "more versions of fragments than uses");
+    vec_push(p->arena, &p->versions, ((Version){fragment, layout, NULL}));
+    return p->versions.count - 1;
+}
+
+static Block *block_of(Placement *p, Map *map, const Stmt *stmt) {
+    Block *block = map_get(map, stmt);
+    if (!block) map_put(map, stmt, block = NEW(p->arena, Block));
+    return block;
+}
+
+static Block *declarations(Placement *p, int fragment) {
+    const Stmt *declared = p->declared[fragment];
+    return declared ? block_of(p, p->after, declared) : block_of(p, p->before, p->inference->body->items[0]);
+}
+
+static Buf *version_buf(Placement *p, int version) {
+    Version *made = &p->versions.items[version];
+    const Buf *home = fragment_at(p, made->fragment);
+    if (made->buf) return made->buf;
+    made->buf = buf_new(p->arena, home->name, SCOPE_FRAGMENT, home->type, home->rank, home->shape, home->loc);
+    made->buf->layout = made->layout;
+    block_push(p->arena, declarations(p, made->fragment), s_decl(p->arena, made->buf));
+    return made->buf;
+}
+
+static State copy_state(const Placement *p, const State *state) {
+    int fragments = p->inference->fragments.count;
+    State copy = {NEW_ARRAY(p->arena, int, fragments), NEW_ARRAY(p->arena, bool, p->capacity)};
+    memcpy(copy.value, state->value, sizeof *copy.value * (size_t)fragments);
+    memcpy(copy.current, state->current, sizeof *copy.current * (size_t)p->capacity);
+    return copy;
+}
+
+static bool holds(const Placement *p, const State *state, int version, int value) {
+    return state->current[version] && state->value[p->versions.items[version].fragment] == value;
+}
+
+static void forget_versions(const Placement *p, State *state, int fragment) {
+    for (int i = 0; i < p->versions.count; i++)
+        if (p->versions.items[i].fragment == fragment) state->current[i] = false;
+}
+
+// ---- conversions ----
+
+typedef struct Where {
+    const Stmt *before;   // NULL:
+    Block *end_of;
+} Where;
+
+static Where before(const Stmt *stmt) {
+    return (Where){stmt, NULL};
+}
+
+static Where end_of(Block *block) {
+    return (Where){NULL, block};
+}
+
+static Block *block_at(Placement *p, Where where) {
+    return where.before ? block_of(p, p->before, where.before) : where.end_of;
+}
+
+// In units of WarpCosts.
+static int64_t cost_between(Placement *p, int from, const Buf *to, const Layout *layout) {
+    Buf source = *fragment_at(p, p->versions.items[from].fragment), destination = *to;
+    source.layout = p->versions.items[from].layout;
+    destination.layout = layout;
+    return conversion_quarters(p->inference, &source, &destination);
+}
+
+// Of all versions that hold the value, that from which it costs least. -1: none, as behind an `if` that alone uses it.
+static int cheapest_source(Placement *p, const State *state, int fragment, const Buf *to, const Layout *layout,
+                           int64_t *least) {
+    int best = -1;
+    for (int i = 0; i < p->versions.count; i++) {
+        if (!holds(p, state, i, state->value[fragment])) continue;
+        int64_t cost = cost_between(p, i, to, layout);
+        if (best >= 0 && cost >= *least) continue;
+        best = i;
+        *least = cost;
+    }
+    return best;
+}
+
+// Within a thread the copy is lowered as a loop; else stage-through-shared replaces it.
+static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Span loc, Block *out) {
+    Stmt *copy = BLOCK_CALL(arena, out, loc, OP_COPY, arg_region(region_whole(arena, from)),
+                            arg_region(region_whole(arena, to)));
+    if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
+        attr_set_layout(arena, &copy->attrs, ATTR_MAP, to->layout);
+}
+
+// The version with this layout holds the fragment's value from here on.
+static int make_current(Placement *p, State *state, int fragment, const Layout *layout, Where where, Span loc) {
+    int version = version_of(p, fragment, layout);
+    int64_t cost = 0;
+    if (!state->value[fragment] || holds(p, state, version, state->value[fragment])) return version;
+    int from = cheapest_source(p, state, fragment, fragment_at(p, fragment), layout, &cost);
+    state->current[version] = true;
+    if (from < 0) return version;
+    p->quarters += p->trips * cost;
+    p->converted[fragment] = true;
+    p->changed = true;
+    if (p->apply) push_whole_copy(p->arena, version_buf(p, from), version_buf(p, version), loc, block_at(p, where));
+    return version;
+}
+
+static bool writes_own(const Placement *p, const Stmt *stmt, int fragment) {
+    const Reach *reach = reach_of(p, stmt);
+    EACH_TOUCH(touch, p, reach->first, reach->own)
+    if (touch->fragment == fragment && touch->writes) return true;
+    return false;
+}
+
+// The version that a statement reads: another fragment with the same value serves as well, unless it writes that one.
+static int version_read(Placement *p, State *state, const Touch *touch, const Layout *layout, Where where) {
+    int value = state->value[touch->fragment], own = version_of(p, touch->fragment, layout);
+    if (touch->writes || !value || holds(p, state, own, value))
+        return make_current(p, state, touch->fragment, layout, where, touch->stmt->loc);
+    for (int i = 0; i < p->versions.count; i++)
+        if (holds(p, state, i, value) && layout_equal(p->versions.items[i].layout, layout) &&
+            !writes_own(p, touch->stmt, p->versions.items[i].fragment))
+            return i;
+    return make_current(p, state, touch->fragment, layout, where, touch->stmt->loc);
+}
+
+// ---- statements ----
+
+static void substitute(Item *item, Subst *subst) {
+    if (item->stmt->kind == STMT_IF) item->stmt->if_.condition = subst_expr(subst, item->stmt->if_.condition);
+    else subst_stmt(subst, item->stmt);
+}
+
+static void write_value(Placement *p, State *state, int fragment, int value, int version) {
+    forget_versions(p, state, fragment);
+    state->value[fragment] = value;
+    state->current[version] = true;
+}
+
+// The fragments that the item uses under the map: those that it reads hold their values.
+static Subst *versions_under(Placement *p, State *state, const Item *item, const Layout *map) {
+    const Reach *reach = reach_of(p, item->stmt);
+    Subst *subst = subst_new(p->arena);
+    EACH_TOUCH(touch, p, reach->first, reach->own) {
+        const Layout *needed = needed_by(p, touch, map);
+        int version = touch->reads ? version_read(p, state, touch, needed, before(item->stmt))
+                                   : version_of(p, touch->fragment, needed);
+        if (!p->apply || version == touch->fragment) continue;
+        subst_buf(subst, fragment_at(p, touch->fragment), version_buf(p, version));
+        p->changed = true;
+    }
+    return subst;
+}
+
+static void place_item(Placement *p, State *state, Item *item) {
+    const Reach *reach = reach_of(p, item->stmt);
+    Subst *subst = versions_under(p, state, item, item->map);
+    EACH_TOUCH(touch, p, reach->first, reach->own)
+    if (touch->writes)
+        write_value(p, state, touch->fragment, ++p->last_value,
+                    version_of(p, touch->fragment, needed_by(p, touch, item->map)));
+    if (p->apply) substitute(item, subst);
+}
+
+// A copy between whole fragments: from the version of the source from which it costs least. Afterwards both hold one
+// value if they have one type.
+static void place_copy(Placement *p, State *state, Item *item) {
+    CopyOp copy = copy_of(item->stmt);
+    int from = number_of(p, copy.src->buf), to = number_of(p, copy.dst->buf), value = state->value[from];
+    bool same = copy.src->buf->type == copy.dst->buf->type && value != 0;
+    if (same && holds(p, state, to, value)) {
+        vec_push(p->arena, &p->dropped, item->stmt);
+        return;
+    }
+    if (value) {
+        int64_t cost;
+        int source = cheapest_source(p, state, from, copy.dst->buf, home_of(p, to), &cost);
+        if (source >= 0) p->quarters += p->trips * cost;
+        if (p->apply && source >= 0 && source != from) {
+            ARG(item->stmt, COPY, src).region = region_whole(p->arena, version_buf(p, source));
+            p->changed = true;
+        }
+    }
+    write_value(p, state, to, same ? value : ++p->last_value, to);
+}
+
+// A statement that takes fragments as they are.
+static void place_other(Placement *p, State *state, Stmt *stmt) {
+    const Reach *reach = reach_of(p, stmt);
+    EACH_TOUCH(touch, p, reach->first, reach->own) {
+        if (stmt->kind == STMT_DECL) {
+            forget_versions(p, state, touch->fragment);
+            state->value[touch->fragment] = 0;
+        }
+        if (touch->reads) make_current(p, state, touch->fragment, home_of(p, touch->fragment), before(stmt), stmt->loc);
+        if (touch->writes) write_value(p, state, touch->fragment, ++p->last_value, touch->fragment);
+    }
+}
+
+static void place_block(Placement *p, State *state, Block *block);
+
+// ---- branches ----
+
+static bool leaves(const Block *block) {
+    return block->count > 0 && vec_last(block)->kind == STMT_BREAK;
+}
+
+static bool any_current(const Placement *p, const State *state, int fragment) {
+    for (int i = 0; i < p->versions.count; i++)
+        if (p->versions.items[i].fragment == fragment && state->current[i]) return true;
+    return false;
+}
+
+static void keep_common(const Placement *p, State *a, State *b, int fragment) {
+    for (int i = 0; i < p->versions.count; i++)
+        if (p->versions.items[i].fragment == fragment) a->current[i] = b->current[i] = a->current[i] && b->current[i];
+}
+
+static void end_with_home(Placement *p, State *state, int fragment, const Stmt *stmt, Block *branch) {
+    make_current(p, state, fragment, home_of(p, fragment), end_of(branch), stmt->loc);
+}
+
+// What holds behind both branches of the `if`, in a.
+static void merge(Placement *p, const Stmt *stmt, State *a, State *b, Block *then, Block *otherwise) {
+    const Reach *reach = reach_of(p, stmt);
+    for (int f = 0; f < p->inference->fragments.count; f++) {
+        if (declares_within(p, reach, f)) continue;
+        bool differ = a->value[f] != b->value[f];
+        State trial_a = copy_state(p, a), trial_b = copy_state(p, b);
+        keep_common(p, &trial_a, &trial_b, f);
+        if (differ && !any_current(p, &trial_a, f) && read_outside(p, reach, f)) {
+            end_with_home(p, a, f, stmt, then);
+            end_with_home(p, b, f, stmt, otherwise);
+        }
+        keep_common(p, a, b, f);
+        if (differ) a->value[f] = ++p->last_value;
+    }
+}
+
+static void place_if(Placement *p, State *state, Stmt *stmt) {
+    State other = copy_state(p, state);
+    place_block(p, state, &stmt->if_.then);
+    place_block(p, &other, &stmt->if_.otherwise);
+    if (leaves(&stmt->if_.then)) *state = other;
+    else if (!leaves(&stmt->if_.otherwise)) merge(p, stmt, state, &other, &stmt->if_.then, &stmt->if_.otherwise);
+}
+
+// ---- loops ----
+
+// What each iteration reads in another layout, and the loop does not write, is converted before it.
+static void convert_before(Placement *p, State *state, Stmt *loop, const Block *block) {
+    const Reach *all = reach_of(p, loop);
+    FOR_EACH_ITEM (stmt, block) {
+        const Reach *reach = reach_of(p, stmt);
+        for (int i = reach ? reach->first : 0; reach && i < reach->own; i++) {
+            const Touch *touch = &p->touches.items[i];
+            bool stays = !writes_within(p, all, touch->fragment) && !declares_within(p, all, touch->fragment);
+            if (touch->reads && stays && !(touch->item && is_conversion(touch->item)))
+                version_read(p, state, touch, needed_by(p, touch, touch->item ? touch->item->map : NULL), before(loop));
+        }
+        if (!has_body(stmt) || stmt->kind == STMT_IF || stmt->kind == STMT_ROLE) continue;
+        FOR_EACH_BODY (body, stmt) convert_before(p, state, loop, body);
+    }
+}
+
+// `runs`: at least one iteration. What the loop leaves without one is what was there before.
+static void find_carried(Placement *p, State *state, const Stmt *loop, bool runs, CarriedVec *out) {
+    const Reach *reach = reach_of(p, loop);
+    for (int f = 0; f < p->inference->fragments.count; f++) {
+        if (!writes_within(p, reach, f) || declares_within(p, reach, f)) continue;
+        Carried carried = {f, common_layout(p, reach, f), enters(p, loop, reach, f)};
+        if (carried.enters || (!runs && read_outside(p, reach, f)))
+            make_current(p, state, f, carried.layout, before(loop), loop->loc);
+        vec_push(p->arena, out, carried);
+    }
+    VEC_EACH (const Carried, carried, out)
+        write_value(p, state, carried->fragment, ++p->last_value, version_of(p, carried->fragment, carried->layout));
+}
+
+static int64_t trips_of(const Stmt *loop, bool *known) {
+    int64_t trips = 1;
+    *known = loop->kind == STMT_FOR;
+    if (loop->kind == STMT_WHILE) return UNKNOWN_TRIPS;
+    for (int i = 0; i < loop->loop.count; i++) {
+        int64_t count = iter_count(&loop->loop.iters[i]);
+        *known &= count > 0;
+        trips = smaller(trips * (count < 0 ? UNKNOWN_TRIPS : smaller(count, MOST_TRIPS)), MOST_TRIPS);
+    }
+    return trips;
+}
+
+// The carried versions hold what comes out of an iteration.
+static void end_iteration(Placement *p, State *state, const Stmt *loop, const CarriedVec *all, Where where) {
+    VEC_EACH (const Carried, carried, all)
+        if (carried->enters || read_outside(p, reach_of(p, loop), carried->fragment))
+            make_current(p, state, carried->fragment, carried->layout, where, loop->loc);
+}
+
+static void place_loop(Placement *p, State *state, Stmt *loop, Block *body) {
+    const Stmt *outer_loop = p->loop;
+    const CarriedVec *outer_carried = p->carried;
+    int64_t outer_trips = p->trips;
+    bool runs;
+    CarriedVec carried = {0};
+    p->trips = smaller(p->trips * trips_of(loop, &runs), MOST_TRIPS);
+    int64_t inner_trips = p->trips;
+    p->trips = outer_trips;
+    convert_before(p, state, loop, body);
+    find_carried(p, state, loop, runs, &carried);
+    State within = copy_state(p, state);
+    p->trips = inner_trips;
+    p->loop = loop;
+    p->carried = &carried;
+    place_block(p, &within, body);
+    if (!leaves(body)) end_iteration(p, &within, loop, &carried, end_of(body));
+    p->trips = outer_trips;
+    p->loop = outer_loop;
+    p->carried = outer_carried;
+}
+
+// ---- the walk ----
+
+static bool is_serial(const Stmt *stmt) {
+    return (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL) || stmt->kind == STMT_WHILE;
+}
+
+static void place_stmt(Placement *p, State *state, Stmt *stmt) {
+    const Reach *reach = reach_of(p, stmt);
+    Item *item = map_get(p->items, stmt);
+    if (item && is_conversion(item)) place_copy(p, state, item);
+    else if (item) place_item(p, state, item);
+    else if (reach->first < reach->own) place_other(p, state, stmt);
+    if (stmt->kind == STMT_BREAK && p->loop) end_iteration(p, state, p->loop, p->carried, before(stmt));
+    if (!has_body(stmt)) return;
+    if (stmt->kind == STMT_IF) {
+        place_if(p, state, stmt);
+        return;
+    }
+    FOR_EACH_BODY (body, stmt)
+        if (is_serial(stmt)) place_loop(p, state, stmt, body);
+        else place_block(p, state, body);
+}
+
+static void place_block(Placement *p, State *state, Block *block) {
+    FOR_EACH_ITEM (stmt, block)
+        if (stmt->kind != STMT_ROLE) place_stmt(p, state, stmt);
+}
+
+static bool has_requirements(const Item *item) {
+    return item->map || item->kind == ITEM_SCALAR;
+}
+
+static Placement *placement_new(Inference *inference) {
+    Placement *p = NEW(inference->arena, Placement);
+    int fragments = inference->fragments.count;
+    *p = (Placement){.inference = inference, .arena = inference->arena, .capacity = fragments};
+    p->reach = map_new(p->arena);
+    p->numbers = map_new(p->arena);
+    p->items = map_new(p->arena);
+    p->declared = NEW_ARRAY(p->arena, const Stmt *, fragments);
+    p->converted = NEW_ARRAY(p->arena, bool, fragments);
+    for (int f = 0; f < fragments; f++) map_put(p->numbers, fragment_at(p, f), (void *)(intptr_t)(f + 1));
+    VEC_EACH_PTR (Item, item, &inference->items)
+        if (has_requirements(item)) map_put(p->items, item->stmt, item), p->capacity += item->uses.count;
+    find_touches(p, inference->body);
+    return p;
+}
+
+static void walk(Placement *p) {
+    State state = {NEW_ARRAY(p->arena, int, p->inference->fragments.count), NEW_ARRAY(p->arena, bool, p->capacity)};
+    p->versions.count = 0;
+    for (int f = 0; f < p->inference->fragments.count; f++)
+        vec_push(p->arena, &p->versions, ((Version){f, home_of(p, f), fragment_at(p, f)}));
+    p->trips = 1;
+    place_block(p, &state, p->inference->body);
+}
+
+int64_t placement_quarters(Inference *inference) {
+    Placement *p = placement_new(inference);
+    walk(p);
+    return p->quarters;
+}
+
+// ---- changing the program ----
+
+// The first access of the fragment stores a part of it: what else there is has no value yet.
+static bool begins_incomplete(const Placement *p, int fragment) {
+    EACH_TOUCH(touch, p, 0, p->touches.count)
+    if (touch->fragment == fragment && touch->use) return touch->use->is_store && touch->use->keeps;
+    return false;
+}
+
+// A conversion copies all elements, so that all need a value.
+static void fill_versions(Placement *p, int fragment) {
+    VEC_EACH (const Version, version, &p->versions) {
+        if (version->fragment != fragment || !version->buf) continue;
+        Stmt *fill = BLOCK_CALL(p->arena, declarations(p, fragment), version->buf->loc, OP_FILL,
+                                arg_region(region_whole(p->arena, version->buf)),
+                                arg_value(e_zero(p->arena, version->buf->type)));
+        attr_set_layout(p->arena, &fill->attrs, ATTR_MAP, version->buf->layout);
+    }
+}
+
+static bool is_dropped(const Placement *p, const Stmt *stmt) {
+    VEC_EACH_PTR (Stmt, dropped, &p->dropped)
+        if (dropped == stmt) return true;
+    return false;
+}
+
+static void push_with_conversions(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Placement *p = mapper->user;
+    Block *first = map_get(p->before, stmt), *then = map_get(p->after, stmt);
+    if (first) block_append(mapper->arena, out, first);
+    if (!is_dropped(p, stmt)) block_push(mapper->arena, out, stmt);
+    if (then) block_append(mapper->arena, out, then);
+    mapper->changed |= first || then || is_dropped(p, stmt);
+}
+
+// ---- fragments that nothing reads any more ----
+
+typedef struct Used {
+    Map *any, *read;   // buffers
+} Used;
+
+static Used buffers_used(Arena *arena, const Block *body) {
+    Used used = {map_new(arena), map_new(arena)};
+    FOR_EACH_ITEM (stmt, body)
+        FOR_EACH_EFFECT (effect, arena, stmt) {
+            map_put(used.any, effect->buf, effect->buf);
+            if (effect->access != ACCESS_WRITE) map_put(used.read, effect->buf, effect->buf);
+        }
+    return used;
+}
+
+static bool is_unread(const Used *used, const Stmt *stmt) {
+    FillOp fill;
+    const Buf *written = NULL;
+    if (stmt->kind == STMT_DECL) return stmt->decl->scope == SCOPE_FRAGMENT && !map_has(used->any, stmt->decl);
+    if (is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) written = copy_of(stmt).dst->buf;
+    else if (match_fill(stmt, &fill)) written = fill.dst->buf;
+    return written && written->scope == SCOPE_FRAGMENT && !map_has(used->read, written);
+}
+
+static void drop_unread(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    if (is_unread(mapper->user, stmt)) mapper->changed = true;
+    else block_push(mapper->arena, out, stmt);
+}
+
+static void drop_unread_copies(Arena *arena, Block *body) {
+    Used used;
+    StmtMapper mapper = {.arena = arena, .stmt = drop_unread, .user = &used};
+    do {
+        mapper.changed = false;
+        used = buffers_used(arena, body);
+    } while (rewrite_block(&mapper, body));
+}
+
+bool place_conversions(Inference *inference) {
+    Placement *p = placement_new(inference);
+    p->apply = true;
+    p->before = map_new(p->arena);
+    p->after = map_new(p->arena);
+    walk(p);
+    for (int f = 0; f < inference->fragments.count; f++)
+        if (p->converted[f] && begins_incomplete(p, f)) fill_versions(p, f);
+    StmtMapper insert = {.arena = p->arena, .stmt = push_with_conversions, .user = p};
+    bool changed = rewrite_block(&insert, inference->body) || p->changed;
+    if (changed) drop_unread_copies(p->arena, inference->body);
+    return changed;
+}
