@@ -164,17 +164,16 @@ def ours(artefacts, problem, title, label="tilec"):
     return candidates if fastest in (None, plain) else candidates | {f"{label}*": fastest}
 
 
-BASELINE = "baseline"
 wrong = []   # what gave wrong results or none: the exit status says so
 
 
-def candidates(problem, artefacts, title, only, baseline):
+def candidates(problem, artefacts, title, only, baselines):
     """name -> (setting, launch)."""
     chosen = ours(artefacts, problem, title)
     stage("tilec")
-    if baseline is not None:
-        chosen |= ours(baseline, problem, title, BASELINE)
-        stage(BASELINE)
+    for name, folder in baselines.items():
+        chosen |= ours(folder, problem, title, name)
+        stage(name)
     for name, value in problem.peers.items():
         if only and name not in only:
             continue
@@ -198,12 +197,12 @@ def spread_dict(samples):
     return dataclasses.asdict(measure.spread(samples))
 
 
-def row_of(entry, shape, artefacts, options, baseline):
+def row_of(entry, shape, artefacts, options, baselines):
     title = f"{entry.name} {entry.label(*shape)}"
     stage(title)
     problem = entry.make(*shape)
     stage("operands and reference")
-    chosen = candidates(problem, artefacts, title, options.peers, baseline)
+    chosen = candidates(problem, artefacts, title, options.peers, baselines)
     times = measure.compare({name: [launch] for name, (_, launch) in chosen.items()}, options.rounds)
     stage("rounds")
     if {"tilec", "tilec*"} <= set(times) and measure.spread(times["tilec*"]).median >= measure.spread(times["tilec"]).median:
@@ -213,15 +212,15 @@ def row_of(entry, shape, artefacts, options, baseline):
     for name, samples in times.items():
         row["candidates"][name] = spread_dict([problem.work / t / scale for t in samples]) | {
             "setting": chosen[name][0], "milliseconds": samples}
-    return row | compared(row, entry.rivals)
+    return row | compared(row, entry.rivals, baselines)
 
 
-def compared(row, rivals):
+def compared(row, rivals, baselines):
     """best_peer, and `ratios`: ours -> peer -> the spread of peer's time over our time."""
     all_times = {name: c["milliseconds"] for name, c in row["candidates"].items()}
     others = [name for name in all_times if not name.startswith("tilec")]
-    others_now = [name for name in others if not name.startswith(BASELINE)]
-    eligible = [name for name in others_now if name in rivals] or others_now or others
+    present = [name for name in others if name.rstrip("*") not in baselines]
+    eligible = [name for name in present if name in rivals] or present or others
     speed = lambda name: row["candidates"][name]["median"]
     ratios = {own: {name: spread_dict([theirs / mine for theirs, mine in zip(all_times[name], all_times[own])])
                     for name in others} for own in all_times if own.startswith("tilec")}
@@ -273,14 +272,14 @@ def means(table):
     return "\n".join(lines)
 
 
-LOSS = 0.99   # of the baseline's speed: a row fails where the interval's upper end is below it in two calls
+LOSS = 0.99   # of a baseline's speed: a row fails where the interval's upper end is below it in two calls
 
 
-def losses(table):
-    """The rows that are slower than the baseline, programs as they stand."""
-    found = [(row["ratios"]["tilec"][BASELINE], row) for row in table if BASELINE in row["ratios"].get("tilec", {})]
+def losses(table, name):
+    """The rows that are slower than this baseline, programs as they stand."""
+    found = [(row["ratios"]["tilec"][name], row) for row in table if name in row["ratios"].get("tilec", {})]
     slower = [f"  {row['bench']} {row['shape']}: {r['median']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r, row in found if r["high"] < LOSS]
-    return "\n".join([f"{len(found)} rows beside the baseline, {len(slower)} slower:", *slower] if found else [])
+    return "\n".join([f"{len(found)} rows beside {name}, {len(slower)} slower:", *slower])
 
 
 def device():
@@ -300,7 +299,8 @@ def parse():
     arguments.add_argument("--only", default="", help="groups or benchmarks, separated by commas")
     arguments.add_argument("--match", default="", help="regular expression over 'benchmark shape'")
     arguments.add_argument("--peers", type=lambda text: text.split(","), default=[], help="only these peers")
-    arguments.add_argument("--baseline", type=pathlib.Path, help="artefacts of an earlier version (build.sh --from): a peer in each row")
+    arguments.add_argument("--baseline", action="append", default=[], type=pathlib.Path, metavar="FOLDER",
+                           help="artefacts of another version (build.sh --from): a peer in each row, by the folder's name")
     arguments.add_argument("--extra", action="append", default=[], metavar="NAME=LIBRARY",
                            help="an attention library as a further peer (extra_peer.h)")
     arguments.add_argument("--rounds", type=int, default=25)
@@ -357,7 +357,7 @@ def warm(count):
 
 def run(plan, options):
     artefacts, table, left, start = Artefacts(options.cubins), [], [], time.monotonic()
-    baseline = options.baseline and Artefacts.of_baseline(options.baseline)
+    baselines = {folder.name: Artefacts.of_baseline(folder) for folder in options.baseline}
     options.out.mkdir(parents=True, exist_ok=True)
     for entry, shape in plan:
         before = time.monotonic()
@@ -365,7 +365,7 @@ def run(plan, options):
             left.append(f"{entry.name} {entry.label(*shape)}")
             continue
         try:
-            row = row_of(entry, shape, artefacts, options, baseline)
+            row = row_of(entry, shape, artefacts, options, baselines)
         except Exception as error:   # one row's failure does not take the others along
             note(f"{entry.name} {entry.label(*shape)}: {type(error).__name__}: {error}")
             wrong.append(f"{entry.name} {entry.label(*shape)} (no result)")
@@ -400,7 +400,8 @@ def main():
     print("  ".join(f"{key} {value}" for key, value in device().items()), flush=True)
     table, left = run(plan, options)
     print(means(table))
-    print(losses(table))
+    for folder in options.baseline:
+        print(losses(table, folder.name))
     if left:
         print("left out for want of time:", "; ".join(left))
     (options.out / "bench.svg").write_text(chart.draw(table, f"{device()['gpu']}: tilec over its best peer"))
