@@ -15,7 +15,13 @@ enum { KB = 1024, MB = 1024 * KB };
     .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24, .banks = 32,      \
     .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
     .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX,                                                     \
-    .costs = {.select = 2, .shuffle = 4, .wavefront = 4, .barrier = 30 * COST_CLOCK}
+    .costs = {.arithmetic = 1,                                                                                         \
+              .function = 8,                                                                                           \
+              .sector = 4,                                                                                             \
+              .select = 2,                                                                                             \
+              .shuffle = 4,                                                                                            \
+              .wavefront = 4,                                                                                          \
+              .barrier = 30 * COST_CLOCK}
 
 // Shared memory of a multiprocessor; a CTA may use all of it except the reserved bytes.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB

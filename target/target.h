@@ -69,10 +69,13 @@ typedef struct WgmmaCosts {
 // per clock. (CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"; shared memory moves one row
 // of its banks per clock.)
 typedef struct WarpCosts {
-    int64_t select;      // a selection or permutation of bytes
-    int64_t shuffle;     // of 32 bits
-    int64_t wavefront;   // of an access to shared memory
-    int64_t barrier;     // of a CTA, from the last store before it to the first load behind it: latency
+    int64_t arithmetic;   // an addition, a multiplication, a conversion of types
+    int64_t function;     // exp2 and its like; a division
+    int64_t sector;       // of global memory, from the L2 cache
+    int64_t select;       // a selection or permutation of bytes
+    int64_t shuffle;      // of 32 bits
+    int64_t wavefront;    // of an access to shared memory
+    int64_t barrier;      // of a CTA, from the last store before it to the first load behind it: latency
 } WarpCosts;
 enum { COST_CLOCK = 4 };   // units of WarpCosts in a clock
 

@@ -154,16 +154,17 @@ static void infer_strict(Inference *inference) {
 // ---- common: propagation ----
 
 // The map of a loop from the layout of a fragment that it accesses with all its iterators.
-static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use) {
+static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use,
+                                  const Layout *layout) {
     int dims[LAYOUT_MAX_RANK];
-    if (!use->buf->layout) return NULL;
+    if (!layout) return NULL;
     for (int i = 0; i < item->loop.rank; i++) {
         dims[i] = -1;
         for (int d = 0; d < use->rank; d++)
             if (use->dims[d] == i) dims[i] = d;
         if (dims[i] < 0 && item->loop.extents[i] != 1) return NULL;
     }
-    return tv_project(inference->arena, use->buf->layout, item->loop.rank, dims, NULL);
+    return tv_project(inference->arena, layout, item->loop.rank, dims, NULL);
 }
 
 static const Layout *layout_under(Inference *inference, const Layout *map, const FragmentUse *use) {
@@ -217,13 +218,26 @@ static const Layout *map_from_uses(Inference *inference, const Item *item) {
     int64_t least = 0;
     for (int stores = 1; stores >= 0; stores--)
         VEC_EACH (const FragmentUse, use, &item->uses) {
-            const Layout *map = use->is_store == stores ? map_from_use(inference, item, use) : NULL;
+            const Layout *map = use->is_store == stores ? map_from_use(inference, item, use, use->buf->layout) : NULL;
             int64_t bits = map && !is_call(item->stmt, OP_COPY) ? bits_converted(inference, item, map) : 0;
             if (!map || (best && bits >= least)) continue;
             best = map;
             least = bits;
         }
     return best;
+}
+
+const Layout *map_following(Inference *inference, const Item *item, const FragmentUse *use, const Layout *layout) {
+    if (item->kind == ITEM_LOOP) return map_from_use(inference, item, use, layout);
+    if (item->kind == ITEM_SCAN || (item->kind == ITEM_REDUCE && !use->is_store)) return layout;
+    return NULL;
+}
+
+const Layout *layout_following(Inference *inference, const Item *item, const FragmentUse *use) {
+    if (item->kind == ITEM_REDUCE && use->is_store) return reduce_result(inference->arena, item->stmt, item->map);
+    if (item->kind != ITEM_LOOP) return item->kind == ITEM_SCALAR || item->kind == ITEM_GEMM ? NULL : item->map;
+    const Layout *required = layout_for_use(inference, item, use, item->map);
+    return covers(required, use->buf) ? required : NULL;
 }
 
 static bool propagate_loop(Inference *inference, Item *item) {
@@ -429,6 +443,13 @@ static void check_threads(Inference *inference) {
     }
 }
 
+// A copy between whole fragments is made in the layout of its destination, once it is there.
+static void follow_destinations(Inference *inference) {
+    VEC_EACH_PTR (Item, item, &inference->items)
+        if (is_conversion(item) && !copy_of(item->stmt).dst->transposed)
+            item->map = copy_of(item->stmt).dst->buf->layout;
+}
+
 static void write_decisions(Inference *inference) {
     Arena *arena = inference->arena;
     VEC_EACH_PTR (Item, item, &inference->items) {
@@ -439,28 +460,24 @@ static void write_decisions(Inference *inference) {
         }
         if (item->kind == ITEM_GEMM || !item->map || attr_get(*attrs, ATTR_MAP)) continue;
         attr_set_layout(arena, attrs, ATTR_MAP, item->map);
-        if (item->kind == ITEM_LOOP && item->has_memory && item->vector > 1)
-            attr_set_int(arena, attrs, ATTR_VECTOR, item->vector);
+        int64_t vector = item->kind == ITEM_LOOP && item->has_memory ? vector_under(item, item->map) : 1;
+        if (vector > 1) attr_set_int(arena, attrs, ATTR_VECTOR, vector);
         inference->changed = true;
-    }
-}
-
-// Vectors must lie along the map's first value digit. A map that comes from a fragment may be narrower than the memory
-// allows.
-static void narrow_vectors(Inference *inference) {
-    VEC_EACH_PTR (Item, item, &inference->items) {
-        if (item->kind != ITEM_LOOP || !item->map) continue;
-        const LayoutInput *values = &item->map->in[TV_VALUE];
-        const LayoutMode *first = &values->modes[0];
-        int64_t run = values->count > 0 && first->stride == 1 && first->out == item->fast ? first->extent : 1;
-        while (item->vector > 1 && run % item->vector != 0) item->vector /= 2;
     }
 }
 
 // Drops replicas of the maps of such loops. If fragments have replicas of what the loop writes, conversions follow.
 static void drop_replicas(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items)
-        if (item->unreplicated && item->map) item->map = tv_without_replicas(inference->arena, item->map);
+        if (item->unreplicated && item->map)
+            item->map = tv_without_replicas(inference->arena, item->map), item->fixed = true;
+}
+
+static void fix_layouts(Inference *inference) {
+    inference->fixed = map_new(inference->arena);
+    VEC_EACH_PTR (Buf, buf, &inference->fragments)
+        if (buf->layout) map_put(inference->fixed, buf, buf);
+    VEC_EACH_PTR (Item, item, &inference->items) item->fixed = item->map || item->kind == ITEM_SCALAR;
 }
 
 static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *scope) {
@@ -472,10 +489,12 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     check_threads(&inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);
+    fix_layouts(&inference);
     propagate(&inference);
     infer_free(&inference);
-    narrow_vectors(&inference);
     drop_replicas(&inference);
+    search_layouts(&inference);
+    follow_destinations(&inference);
     write_decisions(&inference);
     check_reductions(&inference);
     return place_conversions(&inference) || inference.changed;

@@ -8,7 +8,8 @@
 //     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
 //     register_selects.c       ... elements at dynamic indices
 //     placement.c              ... where fragments are converted
-//     layout_cost.c            ... what conversions cost
+//     layout_cost.c            ... what conversions, and items under a map, cost
+//     layout_search.c          ... other layouts and maps, where they cost less
 //     conversion_way.c         the cheapest way between two layouts of a fragment
 //     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
 //     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers
@@ -38,15 +39,25 @@ typedef struct FragmentUse {
     bool keeps;   // a store that leaves some elements unchanged
 } FragmentUse;
 
+enum { MOST_RUNS = 4 };   // of a loop, each under another map
+typedef struct Rerun Rerun;
+struct Rerun {
+    const Layout *map;
+    const Rerun *next;
+};
+
 typedef struct Item {
     ItemKind kind;
     Stmt *stmt;
-    const Layout *map;   // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
+    const Layout *map;    // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
+    const Rerun *again;   // maps under which a loop is executed once more, for other versions of what it stores
+    bool fixed;           // the map is not to be chosen
     VEC(FragmentUse) uses;
     // loops
     TileLoop loop;
     int fast;
     int64_t vector, fast_threads;
+    TileAccessVec accesses;
     int64_t line_threads;   // threads that access one line of memory
     bool has_memory;
     bool unreplicated;   // replicas are wrong: registers receive the result of an atomic or of a memory update
@@ -64,6 +75,13 @@ typedef struct KnownCost {   // of a conversion
     int64_t quarters;
 } KnownCost;
 
+// What another choice of layouts than the one taken would cost.
+typedef struct Alternative {
+    const Buf *buf;   // a fragment that is converted
+    const char *text;
+    int64_t more;   // in units of WarpCosts
+} Alternative;
+
 typedef struct Inference {
     PassContext *context;
     Arena *arena;
@@ -74,6 +92,8 @@ typedef struct Inference {
     VEC(Buf *) fragments;
     Block *body;   // of the scope
     VEC(KnownCost) costs;
+    VEC(Alternative) alternatives;
+    Map *fixed;   // fragments whose layout is given, or an instruction's
     bool changed, failed;
 } Inference;
 
@@ -82,9 +102,23 @@ void collect_item(void *inference, Stmt *stmt, const Facts *facts);   // layout_
 // The layout that the item needs the fragment in, under a map of it; items of the CTA's scalars have none.
 const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map);
 bool is_conversion(const Item *item);   // a copy between whole fragments
+// The map of an item that has the fragment as it is, and the layout of a fragment that the item has it in; NULL: none.
+const Layout *map_following(Inference *inference, const Item *item, const FragmentUse *use, const Layout *layout);
+const Layout *layout_following(Inference *inference, const Item *item, const FragmentUse *use);
 
-// ---- placement.c, in units of WarpCosts ----
-int64_t placement_quarters(Inference *inference);   // of all conversions that the layouts and maps need
-bool place_conversions(Inference *inference);       // true: it changed something
-// ---- layout_cost.c ----
+// ---- layout_cost.c: in units of WarpCosts ----
 int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to);
+int64_t item_quarters(Inference *inference, const Item *item, const Layout *map);   // one execution by all threads
+int64_t vector_under(const Item *item, const Layout *map);                          // elements of a memory access
+
+// ---- placement.c ----
+typedef struct Placement Placement;
+Placement *placement_new(Inference *inference);
+int64_t placement_quarters(Placement *placement);   // of all conversions that layouts and maps need, and of the items
+bool placement_converts(const Placement *placement, const Buf *buf);   // ... this fragment among them
+bool placement_takes(const Placement *placement,
+                     const Buf *buf);           // some statement takes it in its layout, whatever that is
+bool place_conversions(Inference *inference);   // true: it changed something
+
+// ---- layout_search.c ----
+void search_layouts(Inference *inference);   // changes layouts and maps, where all together cost less then

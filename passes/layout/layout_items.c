@@ -131,14 +131,14 @@ static bool must_not_be_replicated(const TileAccessVec *accesses) {
 }
 
 static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
-    TileAccessVec accesses = {0};
-    tile_accesses(inference->arena, &item->loop, &accesses);
-    item->fast = loop_fast_dim(&item->loop, &accesses);
-    item->vector = loop_vector(facts, &item->loop, &accesses, item->fast, inference->context->target);
-    item->line_threads = line_threads(inference->context->target, &accesses, item->vector);
-    if (loop_has_transposed_side(&item->loop, &accesses, item->fast)) item->fast_threads = item->line_threads;
-    loop_uses(inference, item, &accesses);
-    item->unreplicated = must_not_be_replicated(&accesses);
+    const TileAccessVec *accesses = &item->accesses;
+    tile_accesses(inference->arena, &item->loop, &item->accesses);
+    item->fast = loop_fast_dim(&item->loop, accesses);
+    item->vector = loop_vector(facts, &item->loop, accesses, item->fast, inference->context->target);
+    item->line_threads = line_threads(inference->context->target, accesses, item->vector);
+    if (loop_has_transposed_side(&item->loop, accesses, item->fast)) item->fast_threads = item->line_threads;
+    loop_uses(inference, item, accesses);
+    item->unreplicated = must_not_be_replicated(accesses);
 }
 
 // Why the threads of this scope cannot execute a gemm by these instructions; NULL: they can.

@@ -61,7 +61,7 @@ typedef struct Carried {
 } Carried;
 typedef VEC(Carried) CarriedVec;
 
-typedef struct Placement {
+struct Placement {
     Inference *inference;
     Arena *arena;
     VEC(Touch) touches;
@@ -73,14 +73,15 @@ typedef struct Placement {
     // the walk
     int last_value;
     int64_t trips, quarters;   // of the loops around; the cost so far, in units of WarpCosts
+    bool *costs;               // by fragment: conversions of it do
     const Stmt *loop;          // the one around; NULL: none
     const CarriedVec *carried;
     // changes
     bool apply, changed;
-    bool *converted;       // by fragment
+    bool *converted;       // by fragment: some version of it is made from another one
     Map *before, *after;   // Stmt -> Block
     VEC(Stmt *) dropped;
-} Placement;
+};
 
 enum { UNKNOWN_TRIPS = 16, MOST_TRIPS = 1 << 20 };   // of a loop whose extent is not constant; of nested loops
 
@@ -333,11 +334,22 @@ static int cheapest_source(Placement *p, const State *state, int fragment, const
 }
 
 // Within a thread the copy is lowered as a loop; else stage-through-shared replaces it.
-static void push_whole_copy(Arena *arena, Buf *from, Buf *to, Span loc, Block *out) {
+static Stmt *push_whole_copy(Arena *arena, Buf *from, Buf *to, Span loc, Block *out) {
     Stmt *copy = BLOCK_CALL(arena, out, loc, OP_COPY, arg_region(region_whole(arena, from)),
                             arg_region(region_whole(arena, to)));
     if (fragment_same_thread(arena, to->layout, from->layout, e_int(arena, 0)))
         attr_set_layout(arena, &copy->attrs, ATTR_MAP, to->layout);
+    return copy;
+}
+
+// For the remark that stage-through-shared makes.
+static void note_alternative(const Placement *p, int fragment, Stmt *copy) {
+    VEC_EACH (const Alternative, alternative, &p->inference->alternatives) {
+        if (alternative->buf != fragment_at(p, fragment) || stmt_layout(copy)) continue;
+        const char *text = arena_printf(p->arena, "%s: %lld clocks more", alternative->text,
+                                        (long long)ceil_div(alternative->more, COST_CLOCK));
+        attr_set_text(p->arena, &copy->attrs, ATTR_INSTEAD, text);
+    }
 }
 
 // The version with this layout holds the fragment's value from here on.
@@ -350,8 +362,11 @@ static int make_current(Placement *p, State *state, int fragment, const Layout *
     if (from < 0) return version;
     p->quarters += p->trips * cost;
     p->converted[fragment] = true;
+    p->costs[fragment] |= cost > 0;
     p->changed = true;
-    if (p->apply) push_whole_copy(p->arena, version_buf(p, from), version_buf(p, version), loc, block_at(p, where));
+    if (!p->apply) return version;
+    Buf *source = version_buf(p, from), *target = version_buf(p, version);
+    note_alternative(p, fragment, push_whole_copy(p->arena, source, target, loc, block_at(p, where)));
     return version;
 }
 
@@ -402,14 +417,40 @@ static Subst *versions_under(Placement *p, State *state, const Item *item, const
     return subst;
 }
 
-static void place_item(Placement *p, State *state, Item *item) {
+static void write_versions(Placement *p, State *state, const Item *item) {
     const Reach *reach = reach_of(p, item->stmt);
+    EACH_TOUCH(touch, p, reach->first, reach->own) {
+        if (!touch->writes) continue;
+        const Layout *layout = needed_by(p, touch, item->map);
+        write_value(p, state, touch->fragment, ++p->last_value, version_of(p, touch->fragment, layout));
+        for (const Rerun *run = item->again; run; run = run->next)
+            state->current[version_of(p, touch->fragment, needed_by(p, touch, run->map))] = true;
+    }
+}
+
+// The loop for other versions of what it stores, just before it.
+static void push_rerun(Placement *p, const Item *item, const Layout *map, Subst *subst) {
+    Stmt *run = clone_stmt(p->arena, subst, item->stmt);
+    attr_set_layout(p->arena, &run->attrs, ATTR_MAP, map);
+    attr_remove(&run->attrs, ATTR_VECTOR);
+    if (item->has_memory && vector_under(item, map) > 1)
+        attr_set_int(p->arena, &run->attrs, ATTR_VECTOR, vector_under(item, map));
+    block_push(p->arena, block_of(p, p->before, item->stmt), run);
+}
+
+static void place_item(Placement *p, State *state, Item *item) {
+    VEC(Subst *) again = {0};
     Subst *subst = versions_under(p, state, item, item->map);
-    EACH_TOUCH(touch, p, reach->first, reach->own)
-    if (touch->writes)
-        write_value(p, state, touch->fragment, ++p->last_value,
-                    version_of(p, touch->fragment, needed_by(p, touch, item->map)));
-    if (p->apply) substitute(item, subst);
+    p->quarters += p->trips * item_quarters(p->inference, item, item->map);
+    for (const Rerun *run = item->again; run; run = run->next) {
+        vec_push(p->arena, &again, versions_under(p, state, item, run->map));
+        p->quarters += p->trips * item_quarters(p->inference, item, run->map);
+    }
+    write_versions(p, state, item);
+    if (!p->apply) return;
+    Subst **at = again.items;
+    for (const Rerun *run = item->again; run; run = run->next) push_rerun(p, item, run->map, *at++);
+    substitute(item, subst);
 }
 
 // A copy between whole fragments: from the version of the source from which it costs least. Afterwards both hold one
@@ -425,7 +466,10 @@ static void place_copy(Placement *p, State *state, Item *item) {
     if (value) {
         int64_t cost;
         int source = cheapest_source(p, state, from, copy.dst->buf, home_of(p, to), &cost);
-        if (source >= 0) p->quarters += p->trips * cost;
+        if (source >= 0) {
+            p->quarters += p->trips * cost;
+            p->costs[from] |= cost > 0;
+        }
         if (p->apply && source >= 0 && source != from) {
             ARG(item->stmt, COPY, src).region = region_whole(p->arena, version_buf(p, source));
             p->changed = true;
@@ -600,7 +644,7 @@ static bool has_requirements(const Item *item) {
     return item->map || item->kind == ITEM_SCALAR;
 }
 
-static Placement *placement_new(Inference *inference) {
+Placement *placement_new(Inference *inference) {
     Placement *p = NEW(inference->arena, Placement);
     int fragments = inference->fragments.count;
     *p = (Placement){.inference = inference, .arena = inference->arena, .capacity = fragments};
@@ -609,26 +653,40 @@ static Placement *placement_new(Inference *inference) {
     p->items = map_new(p->arena);
     p->declared = NEW_ARRAY(p->arena, const Stmt *, fragments);
     p->converted = NEW_ARRAY(p->arena, bool, fragments);
+    p->costs = NEW_ARRAY(p->arena, bool, fragments);
     for (int f = 0; f < fragments; f++) map_put(p->numbers, fragment_at(p, f), (void *)(intptr_t)(f + 1));
     VEC_EACH_PTR (Item, item, &inference->items)
-        if (has_requirements(item)) map_put(p->items, item->stmt, item), p->capacity += item->uses.count;
+        if (has_requirements(item)) map_put(p->items, item->stmt, item), p->capacity += item->uses.count * MOST_RUNS;
     find_touches(p, inference->body);
     return p;
 }
 
 static void walk(Placement *p) {
-    State state = {NEW_ARRAY(p->arena, int, p->inference->fragments.count), NEW_ARRAY(p->arena, bool, p->capacity)};
-    p->versions.count = 0;
-    for (int f = 0; f < p->inference->fragments.count; f++)
+    int fragments = p->inference->fragments.count;
+    State state = {NEW_ARRAY(p->arena, int, fragments), NEW_ARRAY(p->arena, bool, p->capacity)};
+    p->versions.count = p->dropped.count = p->last_value = 0;
+    for (int f = 0; f < fragments; f++) {
         vec_push(p->arena, &p->versions, ((Version){f, home_of(p, f), fragment_at(p, f)}));
+        p->converted[f] = p->costs[f] = false;
+    }
     p->trips = 1;
+    p->quarters = 0;
     place_block(p, &state, p->inference->body);
 }
 
-int64_t placement_quarters(Inference *inference) {
-    Placement *p = placement_new(inference);
+int64_t placement_quarters(Placement *p) {
     walk(p);
     return p->quarters;
+}
+
+bool placement_converts(const Placement *p, const Buf *buf) {
+    return p->costs[number_of(p, buf)];
+}
+
+bool placement_takes(const Placement *p, const Buf *buf) {
+    EACH_TOUCH(touch, p, 0, p->touches.count)
+    if (touch->fragment == number_of(p, buf) && !touch->item && (touch->reads || touch->writes)) return true;
+    return false;
 }
 
 // ---- changing the program ----

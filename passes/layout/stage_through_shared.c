@@ -68,22 +68,24 @@ static void crosses_shared(Staging *m, const char *name, Type type, const Stmt *
 
 // ---- conversions between fragment layouts ----
 
-// A thread that already holds the elements moves them itself: a plain copy.
+// A thread that already holds the elements moves them itself, as a plain copy: always those of a part of a fragment or a
+// transposed one, which layout-inference gives the layouts that the copy needs.
 static bool is_conversion(Arena *arena, const Stmt *stmt) {
-    if (!is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) return false;
+    if (!is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT) || via_is(stmt, VIA_SHUFFLE)) return false;
     CopyOp copy = copy_of(stmt);
     const Layout *from = copy.src->buf->layout, *to = copy.dst->buf->layout;
-    if (!from || !to || layout_equal(from, to) || via_is(stmt, VIA_SHUFFLE)) return false;
-    bool whole =
-        region_is_whole(copy.src) && region_is_whole(copy.dst) && !copy.src->transposed && !copy.dst->transposed;
-    return !whole || !fragment_same_thread(arena, to, from, e_int(arena, 0));
+    bool whole = region_is_whole(copy.src) && region_is_whole(copy.dst) && copy.src->transposed == copy.dst->transposed;
+    if (!from || !to || !whole || layout_equal(from, to)) return false;
+    return copy.src->transposed || !fragment_same_thread(arena, to, from, e_int(arena, 0));
 }
 
 static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
     const Buf *from = copy_of(stmt).src->buf, *to = copy_of(stmt).dst->buf;
     ConversionWay way = conversion_way(m->context, stmt);
-    REMARK_NOTE(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, "from %s to %s: %s",
-                layout_text(m->arena, from->layout), layout_text(m->arena, to->layout), way.text);
+    const Attr *instead = attr_get(stmt->attrs, ATTR_INSTEAD);
+    REMARK_NOTE(m->context, stmt->loc, T_LAYOUT_CONVERSION, from->name, "from %s to %s: %s%s%s",
+                layout_text(m->arena, from->layout), layout_text(m->arena, to->layout), way.text,
+                instead ? "; instead " : "", instead ? instead->args[0].text : "");
     if (!way.within_warps) {
         int at = out->count;
         crosses_shared(m, from->name, conversion_type(from, to), stmt, out);
