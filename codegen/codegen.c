@@ -195,7 +195,7 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
                                 .tensors = map_new(arena),
                                 .threads = threads,
                                 .grid_extent = grid->grid.iters[0].end,
-                                .role = {0, threads, 0},
+                                .role = {0, threads, 0, NULL},
                                 .waits_for_launch = attr_get(kernel->attrs, ATTR_WAITS_FOR_LAUNCH),
                                 .has_mma = attr_get(kernel->attrs, ATTR_HAS_MMA)};
     gen->address = (AddressState){.shared_symbol = gen->address.shared_symbol,

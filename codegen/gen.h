@@ -66,6 +66,7 @@ typedef struct RegisterArray {
 typedef struct Role {
     int64_t first, count;   // threads
     int barrier;            // the named barrier that is the role's own; 0: the CTA's
+    Value member;           // its number in an array, i32, whose barriers follow downwards; NULL: it is in none
 } Role;
 
 // A unit of work: some of a module's kernels, compiled by one thread as one LLVM module.

@@ -398,18 +398,33 @@ typedef struct Roles {   // that fill warpgroups together, one in most cases
     int64_t first, regs;   // thread; 0: they keep what they have
 } Roles;
 
+// The member's number, from the warp's, which is equal for its lanes.
+static void bind_member(Gen *gen, const Stmt *role, int64_t first) {
+    int64_t lanes = gen->target->warp_lanes;
+    Value warp = LLVMBuildSub(gen->builder, gen->kernel.warp, const_i32(gen, first / lanes), "");
+    gen->kernel.role.member = LLVMBuildUDiv(gen->builder, warp, const_i32(gen, role->role.threads / lanes), "");
+    bind_value(gen, role->role.iters[0].var, gen->kernel.role.member);
+    facts_iter(gen->kernel.facts, &role->role.iters[0]);
+}
+
 static void emit_role_body(Gen *gen, void *user) {
     const Roles *role = user;
+    Stmt *stmt = role->stmts[0];
+    ScopeState state = enter_scope(gen, &stmt->role);
     if (role->regs) set_registers(gen, role->regs);
-    emit_block(gen, &role->stmts[0]->role.body);
+    if (stmt->role.count) bind_member(gen, stmt, role->first);
+    emit_block(gen, &stmt->role.body);
+    leave_scope(gen, state);
 }
 
 static void emit_role(Gen *gen, Stmt *stmt, int64_t first, int64_t regs) {
     Role outer = gen->kernel.role;
     Roles one = {&stmt, 1, first, regs};
-    gen->kernel.role = (Role){first, stmt->role.threads, gen->target->max_barriers - 1 - gen->kernel.role_count++};
+    int barrier = gen->target->max_barriers - 1 - gen->kernel.role_count;
+    gen->kernel.role = (Role){first, stmt->role.threads, barrier, NULL};
+    gen->kernel.role_count += (int)role_members(stmt);
     debug_lines_at(gen, stmt->loc);
-    emit_if_then(gen, is_among(gen, first, stmt->role.threads), emit_role_body, &one);
+    emit_if_then(gen, is_among(gen, first, role_span(stmt)), emit_role_body, &one);
     gen->kernel.role = outer;
 }
 
@@ -420,7 +435,7 @@ static void emit_sharing_roles(Gen *gen, void *user) {
     set_registers(gen, roles->regs);
     for (int i = 0; i < roles->count; i++) {
         emit_role(gen, roles->stmts[i], first, 0);
-        first += whole_warps(gen, roles->stmts[i]->role.threads);
+        first += whole_warps(gen, role_span(roles->stmts[i]));
     }
 }
 
@@ -429,15 +444,24 @@ static int emit_roles(Gen *gen, const Block *block, int at, int64_t *first) {
     Roles roles = {block->items + at, 1, *first, block->items[at]->role.regs};
     if (roles.regs) roles.count = roles_of_warpgroups(gen->target, block, at);
     if (roles.count < 1) roles.count = 1;
-    for (int i = 0; i < roles.count; i++) *first += whole_warps(gen, roles.stmts[i]->role.threads);
+    for (int i = 0; i < roles.count; i++) *first += whole_warps(gen, role_span(roles.stmts[i]));
     if (roles.count == 1) emit_role(gen, roles.stmts[0], roles.first, roles.regs);
     else emit_if_then(gen, is_among(gen, roles.first, *first - roles.first), emit_sharing_roles, &roles);
     return roles.count;
 }
 
+// The thread's number in its role, or in its member of an array.
+static Value role_thread(Gen *gen) {
+    const Role *role = &gen->kernel.role;
+    bool plain = role->member && role->first % role->count == 0;   // the remainder is that of the thread's own number
+    Value thread =
+        plain ? gen->kernel.thread : LLVMBuildSub(gen->builder, gen->kernel.thread, const_i32(gen, role->first), "");
+    return role->member ? LLVMBuildURem(gen->builder, thread, const_i32(gen, role->count), "") : thread;
+}
+
 static void emit_thread_body(Gen *gen, void *user) {
     Stmt *stmt = user;
-    Value rest = LLVMBuildSub(gen->builder, gen->kernel.thread, const_i32(gen, gen->kernel.role.first), "");
+    Value rest = role_thread(gen);
     ScopeState state = enter_scope(gen, &stmt->thread);
     for (int i = 0; i < stmt->thread.count; i++) {   // the first runs fastest, as in a grid
         const Iter *iter = &stmt->thread.iters[i];
@@ -457,7 +481,10 @@ static void emit_thread(Gen *gen, Stmt *stmt) {
         emit_thread_body(gen, stmt);
         return;
     }
-    emit_if_then(gen, is_among(gen, gen->kernel.role.first, extent), emit_thread_body, stmt);
+    Value among = gen->kernel.role.member
+                      ? LLVMBuildICmp(gen->builder, LLVMIntULT, role_thread(gen), const_i32(gen, extent), "")
+                      : is_among(gen, gen->kernel.role.first, extent);
+    emit_if_then(gen, among, emit_thread_body, stmt);
 }
 
 // A block runs, so the grid is not empty: no factor of its extent is zero. (Facts about ceildiv and min go to their

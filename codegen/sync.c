@@ -4,6 +4,12 @@
 
 // ---- barriers and fences ----
 
+static Value role_barrier(Gen *gen) {
+    const Role *role = &gen->kernel.role;
+    Value first = const_i32(gen, role->barrier);
+    return role->member ? LLVMBuildSub(gen->builder, first, role->member, "") : first;
+}
+
 // `barrier()` in a role waits for the role's threads, at a named barrier from the end of the list.
 static void emit_barrier(Gen *gen, const OpCall *call) {
     bool named = HAS_ARG(call, BARRIER, id), whole = !named && !gen->kernel.role.barrier;
@@ -17,7 +23,7 @@ static void emit_barrier(Gen *gen, const OpCall *call) {
         CALL(gen, "llvm.nvvm.barrier.cta.sync.aligned.all", gen->types.none, const_i32(gen, 0));
         return;
     }
-    Value id = named ? emit_i32(gen, ARG_EXPR(gen, call, BARRIER, id)) : const_i32(gen, gen->kernel.role.barrier);
+    Value id = named ? emit_i32(gen, ARG_EXPR(gen, call, BARRIER, id)) : role_barrier(gen);
     Value count = HAS_ARG(call, BARRIER, count)
                       ? emit_i32(gen, ARG_EXPR(gen, call, BARRIER, count))
                       : const_i32(gen, whole_warps(gen, named ? gen->kernel.threads : gen->kernel.role.count));

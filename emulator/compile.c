@@ -37,7 +37,7 @@ static Compiler *compiler_new(const Module *module, const Func *func, const Targ
                     .mem_of = map_new(arena),
                     .const_of = map_new(arena)};
     c->code = NEW(arena, Code);
-    c->code->func = func;
+    c->code->func = roles_expanded(c->arena, func);
     c->code->reference = func->kind == FUNC_REFERENCE;
     c->code->slot_of = map_new(arena);
     c->code->granule = 8;
@@ -75,7 +75,7 @@ Code *compile_func(const Module *module, const Func *func, const Target *target,
     Compiler *c = compiler_new(module, func, target, arena);
     c->place = func->loc;
     compile_channels(c);
-    compile_block(c, &func->body);
+    compile_block(c, &c->code->func->body);
     return finish(c);
 }
 

@@ -94,6 +94,14 @@ static void force_const(Sema *s, Symbol *symbol) {
     symbol->value = value;
 }
 
+void reconsider_consts(Sema *s) {
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *node = s->syntax->items.items[i].node;
+        Symbol *symbol = node->kind == N_CONST ? strmap_get(s->file->symbols, node->text) : NULL;
+        if (symbol && symbol->kind == SYMBOL_VALUE && is_poison(symbol->value)) symbol->kind = SYMBOL_CONST;
+    }
+}
+
 void declare_file(Sema *s) {
     s->file = NEW(s->arena, NameScope);
     scope_open(s, s->file);

@@ -5,7 +5,8 @@
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
 //     views.c     views of buffers                    view_calls.c, view_moves.c    their names; copies of them
 //     im2col.c    views for convolutions
-//     stmt.c      statements                          decl.c      buffers, attributes, places
+//     stmt.c      statements                          roles.c     roles
+//     decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
 //     func.c      kernels, programs, references       launch.c    calls of kernels in programs
 //     variants.c  values of compile-time names        tests.c     tests and their choices
@@ -166,11 +167,15 @@ typedef struct Sema {
     VEC(Made) made;
 } Sema;
 
+// ---- roles.c ----
+void role(Sema *s, const Node *node);   // a role, or an array of them
+
 // ---- names.c ----
 void scope_open(Sema *s, NameScope *scope);
 void scope_close(Sema *s);
 Symbol *declare(Sema *s, SymbolKind kind, const char *name, Span span);   // reports a name given twice
 void declare_value(Sema *s, const char *name, SemaValue value, Span span);
+void reconsider_consts(Sema *s);   // those that were wrong, where what was said of them has been dropped
 void declare_type(Sema *s, const char *name, Type type, Span span);
 Var *declare_var(Sema *s, const char *name, VarKind kind, Type type, Span span);
 void declare_buf(Sema *s, Buf *buf, Span span);

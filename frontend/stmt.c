@@ -337,31 +337,6 @@ static void grid(Sema *s, const Node *node) {
     emit(s, stmt);
 }
 
-static void one_role(Sema *s, const Node *node, const char *name) {
-    Stmt *stmt = new_stmt(s, STMT_ROLE, node);
-    stmt->role.name = name;
-    constant_int(s, node->kids[0], "the number of threads", 1, 1024, &stmt->role.threads);
-    if (node->kids[1]) constant_int(s, node->kids[1], "the number of registers", 1, 512, &stmt->role.regs);
-    body(s, node->kids[2], &stmt->role.body);
-    emit(s, stmt);
-}
-
-// A role array is so many roles with one text, in which the index is a constant.
-static void role(Sema *s, const Node *node) {
-    enum { COUNT = 3, INDEX = 4, MOST = 32 };
-    const Node *index = ast_kid(node, INDEX);
-    int64_t count = 0;
-    if (!index) one_role(s, node, node->text);
-    else constant_int(s, node->kids[COUNT], "the number of roles", 1, MOST, &count);
-    for (int64_t g = 0; g < count; g++) {
-        NameScope scope;
-        scope_open(s, &scope);
-        declare_value(s, index->text, value_int(g, index->span), index->span);
-        one_role(s, node, arena_printf(s->arena, "%s%lld", node->text, (long long)g));
-        scope_close(s);
-    }
-}
-
 static void thread(Sema *s, const Node *node) {
     NameScope scope;
     Stmt *stmt = new_stmt(s, STMT_THREAD, node);

@@ -71,6 +71,9 @@ int64_t buf_slots(const Buf *buf);             // of a multi-buffered tile; else
 int64_t buf_slot_bytes(const Buf *buf);        // bytes of one slot's elements, whose extents are constant
 int64_t buf_slot_space(const Buf *buf);        // of the memory that a slot takes: of its layout's image, if it has one
 int64_t buf_space(const Buf *buf);             // ... that all slots take
+int64_t buf_outermost(const Buf *buf);         // extent of the first dim of that memory
+// ... that makes the memory a multiple of `align` bytes: of buffers that lie behind each other, of members of an array.
+int64_t buf_outermost_aligned(const Buf *buf, int64_t align);
 
 // A tile of 0 stands for the extent.
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);

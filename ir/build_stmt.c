@@ -1,5 +1,6 @@
 // Constructors of variables, buffers, operands, statements and blocks; those of expressions are in build.c.
 #include "ir/build.h"
+#include "support/numbers.h"
 #include <string.h>
 
 // ---- variables, buffers, regions, operands ----
@@ -77,6 +78,17 @@ int64_t buf_slot_space(const Buf *buf) {
 
 int64_t buf_space(const Buf *buf) {
     return space(buf, 0);
+}
+
+int64_t buf_outermost(const Buf *buf) {
+    bool image = buf->layout && !buf->lowered && buf->layout->rank_in == buf->rank;
+    return buf->rank == 0 ? 1 : image ? buf->layout->out_shape[0] : buf_extent(buf, 0);
+}
+
+int64_t buf_outermost_aligned(const Buf *buf, int64_t align) {
+    int64_t outermost = buf_outermost(buf), each = buf_space(buf) / outermost;
+    while (each % 2 == 0 && align > 1) each /= 2, align /= 2;
+    return round_up(outermost, align);
 }
 
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc) {

@@ -9,7 +9,7 @@ typedef struct Finder {
 static ChannelGroup *group_of(Finder *f, Channel *channel, const Stmt *role) {
     for (int i = 0; i < channel->groups.count; i++)
         if (channel->groups.items[i].role == role) return &channel->groups.items[i];
-    ChannelGroup group = {.role = role};
+    ChannelGroup group = {.role = role, .members = role ? (int)role_members(role) : 1};
     vec_push(f->arena, &channel->groups, group);
     return &vec_last(&channel->groups);
 }
@@ -64,7 +64,8 @@ static bool uses_channel(const Stmt *stmt, void *channel) {
 bool roles_share_channel(const Func *kernel, const Buf *channel) {
     int roles = 0;
     FOR_EACH_STMT (stmt, &kernel->body)
-        roles += stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, (Buf *)channel);
+        if (stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, (Buf *)channel))
+            roles += (int)role_members(stmt);
     return roles > 1;
 }
 
@@ -115,9 +116,10 @@ Channel *channel_of_handle(const Channels *channels, const Expr *handle) {
     return handle->kind == EXPR_VAR ? map_get(channels->handles, handle->var) : NULL;
 }
 
+#define channel_members(group, what) ((group)->what ? (group)->members : 0)
 #define COUNT_GROUPS(channel, what)                                                                                    \
     int count = 0;                                                                                                     \
-    for (int i = 0; i < (channel)->groups.count; i++) count += (channel)->groups.items[i].what;                        \
+    for (int i = 0; i < (channel)->groups.count; i++) count += channel_members(&(channel)->groups.items[i], what);     \
     return count
 int channel_producers(const Channel *channel) {
     COUNT_GROUPS(channel, produces);
@@ -146,11 +148,12 @@ int channel_rank(const Channel *channel, const Stmt *role) {
     for (int i = 0; i < channel->groups.count; i++) {
         const ChannelGroup *group = &channel->groups.items[i];
         if (group->role == role) return group->enters ? rank : -1;
-        rank += group->enters;
+        rank += channel_members(group, enters);
     }
     return -1;
 }
 
 bool channel_is_own(const Channel *channel) {
-    return channel->groups.count == 1 && channel->groups.items[0].produces && channel->groups.items[0].receives;
+    const ChannelGroup *group = &channel->groups.items[0];
+    return channel->groups.count == 1 && group->members == 1 && group->produces && group->receives;
 }

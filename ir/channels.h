@@ -6,7 +6,8 @@
 #include "ir/query.h"
 
 typedef struct ChannelGroup {
-    const Stmt *role;   // NULL: the CTA
+    const Stmt *role;   // NULL: the CTA. Of an array: so many groups with one text
+    int members;
     bool produces, receives, enters;
 } ChannelGroup;
 
@@ -35,8 +36,9 @@ int channel_producers(const Channel *channel);
 int64_t channel_slot_bytes(const Channel *channel);
 int64_t channel_readers(const Channel *channel);   // groups that receive each production
 int channel_receivers(const Channel *channel);
-int channel_enters(const Channel *channel);                   // groups that pass its sections
-int channel_rank(const Channel *channel, const Stmt *role);   // of the group among those that enter; -1: it does not
+int channel_enters(const Channel *channel);   // groups that pass its sections
+int channel_rank(const Channel *channel,
+                 const Stmt *role);   // of its first member among those that enter; -1: it does not
 // The channel's groups are one, which fills and reads: slots are handed on within it.
 bool channel_is_own(const Channel *channel);
 static inline bool is_acquire(const Stmt *stmt) {

@@ -359,8 +359,10 @@ struct Stmt {
             const char *name;
             int64_t threads;
             int64_t regs;
+            int count;     // 1: an array of roles with one text, whose index is iters[0]; 0: one role
+            Iter *iters;   // begin 0, a constant end, step 1
             Block body;
-        } role;   // regs 0: not given
+        } role;   // threads and regs are each member's; regs 0: not given
         struct {
             int count;
             Iter *iters;
@@ -435,6 +437,10 @@ int64_t grid_blocks(const Stmt *grid);               // CTAs that share a tile: 
 int grid_cluster(const Stmt *grid);                  // CTAs of a cluster, 1 without
 void set_cluster(Stmt *grid, int ctas);              // along the first name
 int64_t grid_threads(const Stmt *grid);              // that run: those of thread regions and roles, else as declared
+int64_t role_members(const Stmt *role);              // groups with its text: of an array; else 1
+int64_t role_span(const Stmt *role);                 // threads of all members
+// The kernel with a role of its own for each member of an array, `name0` and so on. Itself where it has no arrays.
+const Func *roles_expanded(Arena *arena, const Func *kernel);
 
 // ---- arguments, and parameters that are none: tensor maps, made at launch (tensormap.c) ----
 bool param_is_hidden(const Param *param);

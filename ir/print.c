@@ -265,9 +265,15 @@ static void put_thread(Printer *p, const Stmt *stmt) {
 }
 
 static void put_role(Printer *p, const Stmt *stmt) {
-    sb_printf(p->out, "role %s threads %lld ", stmt->role.name, (long long)stmt->role.threads);
+    int mark = p->order.count;
+    sb_printf(p->out, "role %s", stmt->role.name);
+    if (stmt->role.count) sb_char(p->out, '[');
+    put_iters(p, stmt->role.count, stmt->role.iters);
+    if (stmt->role.count) sb_char(p->out, ']');
+    sb_printf(p->out, " threads %lld ", (long long)stmt->role.threads);
     if (stmt->role.regs) sb_printf(p->out, "regs %lld ", (long long)stmt->role.regs);
     put_block(p, &stmt->role.body);
+    forget_texts(p, mark);
 }
 
 static void put_launch(Printer *p, const Stmt *stmt) {

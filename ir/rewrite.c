@@ -31,6 +31,7 @@ int stmt_iters(const Stmt *stmt, Iter **iters) {
     case STMT_FOR: return *iters = stmt->loop.iters, stmt->loop.count;
     case STMT_GRID: return *iters = stmt->grid.iters, stmt->grid.count;
     case STMT_THREAD: return *iters = stmt->thread.iters, stmt->thread.count;
+    case STMT_ROLE: return *iters = stmt->role.iters, stmt->role.count;
     default: *iters = NULL; return 0;
     }
 }
@@ -445,6 +446,7 @@ static void own_arrays(Arena *arena, Stmt *stmt) {
     case STMT_FOR: OWN(stmt->loop.iters, stmt->loop.count); break;
     case STMT_GRID: OWN(stmt->grid.iters, stmt->grid.count); break;
     case STMT_THREAD: OWN(stmt->thread.iters, stmt->thread.count); break;
+    case STMT_ROLE: OWN(stmt->role.iters, stmt->role.count); break;
     case STMT_CALL: OWN(stmt->call.args, stmt->call.count); break;
     case STMT_LAUNCH: OWN(stmt->launch.args, stmt->launch.count); break;
     default: break;

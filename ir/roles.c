@@ -1,9 +1,54 @@
 // The threads of a grid, and roles that trade registers.
 #include "ir/build.h"
-#include "ir/ir.h"
+#include "ir/query.h"
+#include "ir/rewrite.h"
 
 static int64_t rounded(int64_t threads, int64_t to) {
     return (threads + to - 1) / to * to;
+}
+
+// ---- arrays of roles ----
+int64_t role_members(const Stmt *role) {
+    return role->role.count ? iter_count(role->role.iters) : 1;
+}
+
+int64_t role_span(const Stmt *role) {
+    return role_members(role) * role->role.threads;
+}
+
+static Stmt *member(Arena *arena, const Stmt *role, int64_t number) {
+    Subst *subst = subst_new(arena);
+    subst_var(subst, role->role.iters[0].var, e_int(arena, number));
+    Stmt *copy = arena_copy(arena, role, sizeof *role);
+    copy->role.name = arena_printf(arena, "%s%lld", role->role.name, (long long)number);
+    copy->role.count = 0;
+    copy->role.body = (Block){0};
+    clone_block(arena, subst, &role->role.body, &copy->role.body);
+    return copy;
+}
+
+static void expand(Arena *arena, const Block *block, Block *out) {
+    FOR_EACH_ITEM (stmt, block) {
+        bool array = stmt->kind == STMT_ROLE && stmt->role.count;
+        if (!array) block_push(arena, out, stmt);
+        for (int64_t m = 0; array && m < role_members(stmt); m++) block_push(arena, out, member(arena, stmt, m));
+    }
+}
+
+const Func *roles_expanded(Arena *arena, const Func *kernel) {
+    const Stmt *grid = func_grid(kernel);
+    bool any = false;
+    if (!grid) return kernel;
+    FOR_EACH_ITEM (stmt, &grid->grid.body) any |= stmt->kind == STMT_ROLE && stmt->role.count;
+    if (!any) return kernel;
+    Func *out = arena_copy(arena, kernel, sizeof *kernel);
+    out->body = (Block){0};
+    FOR_EACH_ITEM (stmt, &kernel->body) {
+        Stmt *copy = stmt == grid ? arena_copy(arena, stmt, sizeof *stmt) : stmt;
+        if (stmt == grid) copy->grid.body = (Block){0}, expand(arena, &grid->grid.body, &copy->grid.body);
+        block_push(arena, &out->body, copy);
+    }
+    return out;
 }
 
 // ---- threads ----
@@ -20,7 +65,7 @@ static int64_t most_threads(const Block *block) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         int64_t count = 0;
-        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + stmt->role.threads : 0;
+        side_by_side = stmt->kind == STMT_ROLE ? side_by_side + role_span(stmt) : 0;
         if (stmt->kind == STMT_ROLE) count = side_by_side;
         if (stmt->kind == STMT_THREAD) count = region_threads(stmt);
         if (stmt->kind == STMT_FOR) count = most_threads(&stmt->loop.body);
@@ -57,7 +102,7 @@ int roles_of_warpgroups(const Target *target, const Block *block, int at) {
     for (int i = at; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind != STMT_ROLE || stmt->role.regs != block->items[at]->role.regs) return 0;
-        threads += stmt->role.threads;
+        threads += role_span(stmt);
         if (threads % warpgroup_threads(target) == 0) return i - at + 1;
     }
     return 0;
@@ -70,7 +115,7 @@ const char *roles_cannot_trade(Arena *arena, const Target *target, const Block *
     if (!target_has(target, FEATURE_WGMMA)) return NULL;   // registers do not change hands
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
-        int64_t count = stmt->kind == STMT_ROLE ? stmt->role.threads : 0;
+        int64_t count = stmt->kind == STMT_ROLE ? role_span(stmt) : 0;
         int64_t regs = count && stmt->role.regs ? stmt->role.regs : at_launch;
         if (count && concurrent == 0 && first % group == 0) concurrent = roles_of_warpgroups(target, block, i);
         if (regs != at_launch && concurrent == 0)

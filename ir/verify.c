@@ -462,7 +462,11 @@ static void check_role(Verifier *v, Context c, const Stmt *stmt) {
     if (stmt->role.threads % WARP_LANES)
         REPORT(v, stmt->loc, T_ROLE_THREADS, stmt->role.name, (long long)stmt->role.threads, WARP_LANES);
     c.threads = c.declared_threads = stmt->role.threads;
+    int mark = v->declared.count;
+    check_iters(v, &c, stmt->role.count, stmt->role.iters);
+    if (stmt->role.count > 1 || role_members(stmt) < 1) REPORT(v, stmt->loc, T_NOT_CONSTANT, "the number of roles");
     check_block(v, c, &stmt->role.body);
+    undeclare_names(v, mark);
 }
 
 // All names together, each from 0: threads of a CTA, or of a cluster that shares a tile.

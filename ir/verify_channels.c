@@ -198,15 +198,14 @@ static void check_peers(Walk *w, const Channel *channel) {
 }
 
 static void check_groups(Walk *w, const Channel *channel) {
-    int receivers = 0, enters = 0, producers = channel_producers(channel);
+    int receivers = channel_receivers(channel), enters = channel_enters(channel),
+        producers = channel_producers(channel);
     bool cta = false, roles = false;
     for (int i = 0; i < channel->groups.count; i++) {
         const ChannelGroup *group = &channel->groups.items[i];
-        receivers += group->receives;
-        enters += group->enters;
         cta |= !group->role;
         roles |= group->role != NULL;
-        if (group->produces && group->receives && channel->groups.count > 1)
+        if (group->produces && group->receives && !channel_is_own(channel))
             wrong(w, channel->buf->loc, channel, "a group fills and reads slots that other groups use, too");
     }
     Span loc = channel->buf->loc;

@@ -9,6 +9,7 @@
 
 typedef struct Use {
     Buf *buf;
+    int64_t members;   // of an array of roles, each of which has its own
     int first, last;   // statements, in the order of the text; -1: never
 } Use;
 
@@ -16,6 +17,7 @@ typedef struct Uses {
     VEC(Use) items;
     Map *index;   // root Buf -> 1 + index
     Arena *arena;
+    int64_t members;   // of the role whose statements are visited
     int now;
 } Uses;
 
@@ -51,22 +53,28 @@ static bool touch_stmt(Visitor *visitor, Stmt *stmt) {
 
 static bool collect(Visitor *visitor, Stmt *stmt) {
     Uses *uses = visitor->user;
+    if (stmt->kind == STMT_ROLE && uses->members == 1) {
+        uses->members = role_members(stmt);
+        visit_block(visitor, &stmt->role.body);
+        uses->members = 1;
+        return false;
+    }
     if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED || stmt->decl->offset < 0 || stmt->decl->alias_of)
         return true;
-    Use use = {stmt->decl, -1, -1};
+    Use use = {stmt->decl, uses->members, -1, -1};
     vec_push(uses->arena, &uses->items, use);
     map_put(uses->index, stmt->decl, (void *)(intptr_t)uses->items.count);
     return true;
 }
 
 static bool overlap(const Use *a, const Use *b) {
-    bool bytes =
-        a->buf->offset < b->buf->offset + buf_space(b->buf) && b->buf->offset < a->buf->offset + buf_space(a->buf);
+    bool bytes = a->buf->offset < b->buf->offset + b->members * buf_space(b->buf) &&
+                 b->buf->offset < a->buf->offset + a->members * buf_space(a->buf);
     return bytes && a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 
 void check_allocation(Verifier *v, const Func *kernel) {
-    Uses uses = {.index = map_new(v->arena), .arena = v->arena};
+    Uses uses = {.index = map_new(v->arena), .arena = v->arena, .members = 1};
     Visitor collector = {.stmt = collect, .user = &uses};
     visit_block(&collector, (Block *)&kernel->body);
     if (uses.items.count == 0) return;

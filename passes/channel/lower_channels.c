@@ -41,9 +41,10 @@
 #include "passes/select/tma.h"
 #include "passes/specialize/async_mma.h"
 
-typedef struct Ends {   // what a group does to the slots of a channel
-    const Stmt *role;   // NULL: the CTA
-    int64_t threads;
+typedef struct Ends {            // what a group does to the slots of a channel
+    const Stmt *role;            // NULL: the CTA
+    int64_t members;             // groups with its text
+    int64_t threads;             // of each
     bool by_bytes, by_threads;   // it fills them by copies that complete on mbarriers; in other ways
     bool by_wgmma, others_read;
     Map *stored;                // tiles that its threads write
@@ -148,7 +149,8 @@ static void find_rings(Lowering *l) {
         *ring = (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .own = channel_is_own(channel)};
         for (int i = 0; i < channel->groups.count; i++) {
             const Stmt *role = channel->groups.items[i].role;
-            Ends ends = {.role = role, .threads = role ? role->role.threads : kernel_threads(l->kernel)};
+            Ends ends = {.role = role, .members = channel->groups.items[i].members};
+            ends.threads = role ? role->role.threads : kernel_threads(l->kernel);
             vec_push(l->arena, &ring->ends, ends);
         }
         VEC_EACH_PTR (Buf, tile, &channel->tiles)
@@ -174,6 +176,7 @@ static bool warps_commit(const Lowering *l, const Ends *ends) {
     return ends->by_threads || !ends->by_bytes || warps_of(l, ends) > 1;
 }
 
+// Of a member, as at empty.
 static int64_t arrivals_at_full(const Lowering *l, const Ends *ends) {
     return (ends->by_bytes ? 1 : 0) + (warps_commit(l, ends) ? warps_of(l, ends) : 0);
 }
@@ -186,8 +189,9 @@ static int64_t all_arrivals(const Lowering *l, const Ring *ring, bool full) {
     int64_t arrivals = 0;
     for (int i = 0; i < ring->ends.count; i++) {
         const ChannelGroup *group = &ring->channel->groups.items[i];
-        if (full && group->produces) arrivals += arrivals_at_full(l, &ring->ends.items[i]);
-        if (!full && group->receives) arrivals += arrivals_at_empty(l, &ring->ends.items[i]);
+        const Ends *ends = &ring->ends.items[i];
+        if (full && group->produces) arrivals += ends->members * arrivals_at_full(l, ends);
+        if (!full && group->receives) arrivals += ends->members * arrivals_at_empty(l, ends);
     }
     return full ? arrivals : arrivals * channel_readers(ring->channel) / channel_receivers(ring->channel);
 }
@@ -206,10 +210,10 @@ static void push_warps_arrive(Lowering *l, const Ends *ends, Buf *bar, Expr *at,
 
 // ---- counters ----
 
-static Var *counter(Lowering *l, const Ring *ring, const char *what, int64_t value, Block *out) {
+static Var *counter(Lowering *l, const Ring *ring, const char *what, Expr *value, Block *out) {
     const char *name = arena_printf(l->arena, "%s_%s", ring->channel->buf->name, what);
     Var *var = var_new(l->arena, name, VAR_MUTABLE, TYPE_I32, ring->channel->buf->loc);
-    block_push(l->arena, out, s_var(l->arena, var, e_int_of(l->arena, TYPE_I32, value)));
+    block_push(l->arena, out, s_var(l->arena, var, e_cast(l->arena, TYPE_I32, value)));
     return var;
 }
 
@@ -230,21 +234,41 @@ static void count_end(Lowering *l, const Ring *ring, Ends *ends, int end, const 
         if (ends->numbers[end]) return;
     }
     const char *name = ring->own && end == FILLED ? "filled" : "slot";   // own slots have two counters in one group
-    if (ring->slots > 1) ends->slot[end] = counter(l, ring, name, 0, out);
+    if (ring->slots > 1) ends->slot[end] = counter(l, ring, name, e_int(l->arena, 0), out);
     bool waits = !ring->own || ring->channel->by_peers;
-    if (waits) ends->parity[end] = counter(l, ring, "parity", !ring->own && end == FILLED, out);
+    if (waits) ends->parity[end] = counter(l, ring, "parity", e_int(l->arena, !ring->own && end == FILLED), out);
 }
 
-static void push_named(Lowering *l, const Ring *ring, OpId op, int64_t rank, Span loc, Block *out) {
-    BLOCK_CALL(l->arena, out, loc, op, arg_int(l->arena, ring->named + rank),
+// ---- sections ----
+
+// Whose barrier it is: the group's number among those that enter, which of a member of an array is known when it runs.
+static Expr *rank_of(const Lowering *l, const Ring *ring) {
+    Expr *first = e_int(l->arena, channel_rank(ring->channel, l->role));
+    return l->role && l->role->role.count ? e_add(l->arena, e_var(l->arena, l->role->role.iters[0].var), first) : first;
+}
+
+static Expr *is_last(const Lowering *l, const Ring *ring) {
+    return e_eq(l->arena, rank_of(l, ring), e_int(l->arena, ring->slots - 1));
+}
+
+static Expr *next_rank(const Lowering *l, const Ring *ring) {
+    return e_select(l->arena, is_last(l, ring), e_int(l->arena, 0), e_plus(l->arena, rank_of(l, ring), 1));
+}
+
+static void push_named(Lowering *l, const Ring *ring, OpId op, Expr *rank, Span loc, Block *out) {
+    BLOCK_CALL(l->arena, out, loc, op, arg_value(e_plus(l->arena, rank, ring->named)),
                arg_int(l->arena, 2 * ring->ends.items[0].threads));
 }
 
 // The first group enters as if the last one had left.
 static void open_sections(Lowering *l, const Ring *ring, Ends *ends, Block *out) {
-    int rank = channel_rank(ring->channel, l->role);
-    if (!ring->named) ends->parity[0] = counter(l, ring, "parity", rank == 0, out);
-    else if (rank + 1 == ring->slots) push_named(l, ring, OP_BARRIER_ARRIVE, 0, ring->channel->buf->loc, out);
+    Arena *a = l->arena;
+    if (!ring->named) {
+        ends->parity[0] = counter(l, ring, "parity", e_eq(a, rank_of(l, ring), e_int(a, 0)), out);
+    } else if (channel_rank(ring->channel, l->role) + ends->members == ring->slots) {
+        Block *last = ends->members > 1 ? block_if(a, out, is_last(l, ring)) : out;
+        push_named(l, ring, OP_BARRIER_ARRIVE, e_int(a, 0), ring->channel->buf->loc, last);
+    }
 }
 
 static void count_ends(Lowering *l, const Block *body, Block *out) {
@@ -439,25 +463,22 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     map_put(l->consumes, vec_last(out), consume);
 }
 
-// ---- sections ----
-
 static void lower_enter(Lowering *l, const Stmt *enter, Block *out) {
     const Ring *ring = ring_of(l, ARG(enter, ENTER, channel).region->buf);
     const Ends *ends = own_ends(l, ring);
-    int64_t rank = channel_rank(ring->channel, l->role);
     if (ring->named) {
-        push_named(l, ring, OP_BARRIER, rank, enter->loc, out);
+        push_named(l, ring, OP_BARRIER, rank_of(l, ring), enter->loc, out);
         return;
     }
-    push_wait(l, ring->next, e_int(l->arena, rank), e_var(l->arena, ends->parity[0]), enter->loc, out);
+    push_wait(l, ring->next, rank_of(l, ring), e_var(l->arena, ends->parity[0]), enter->loc, out);
     push_advance(l, ring, ends, 0, enter->loc, out);
 }
 
 static void lower_leave(Lowering *l, const Stmt *leave, Block *out) {
     const Ring *ring = ring_of(l, ARG(leave, LEAVE, channel).region->buf);
-    int64_t next = (channel_rank(ring->channel, l->role) + 1) % ring->slots;
+    Expr *next = next_rank(l, ring);
     if (ring->named) push_named(l, ring, OP_BARRIER_ARRIVE, next, leave->loc, out);
-    else push_warps_arrive(l, own_ends(l, ring), ring->next, e_int(l->arena, next), leave->loc, out);
+    else push_warps_arrive(l, own_ends(l, ring), ring->next, next, leave->loc, out);
 }
 
 // ---- statements ----
@@ -557,10 +578,12 @@ static void set_up_sections(Lowering *l, Ring *ring, Block *decls, Block *inits)
     }
     ring->next = declare(l, ring, "next", decls);
     for (int g = 0, rank = 0; g < channel->groups.count; g++) {
-        if (!channel->groups.items[g].enters) continue;
-        Expr *next = e_int(l->arena, (rank++ + 1) % ring->slots);
-        BLOCK_CALL(l->arena, inits, channel->buf->loc, OP_MBARRIER_INIT, arg_element(l->arena, ring->next, next),
-                   arg_int(l->arena, warps_of(l, &ring->ends.items[g])));
+        const Ends *ends = &ring->ends.items[g];
+        for (int64_t m = 0; channel->groups.items[g].enters && m < ends->members; m++) {
+            Expr *next = e_int(l->arena, (rank++ + 1) % ring->slots);
+            BLOCK_CALL(l->arena, inits, channel->buf->loc, OP_MBARRIER_INIT, arg_element(l->arena, ring->next, next),
+                       arg_int(l->arena, warps_of(l, ends)));
+        }
     }
 }
 

@@ -27,6 +27,7 @@ static int64_t elements(const Buf *buf) {
 static void add_buffer(Walk *walk, const Buf *buf) {
     if (buf->scope != SCOPE_SHARED && buf->scope != SCOPE_FRAGMENT) return;
     OccupancyBuffer entry = {.buf = buf, .stages = 1, .role = buf->scope == SCOPE_FRAGMENT ? walk->role : NULL};
+    entry.members = walk->role ? role_members(walk->role) : 1;
     vec_push(walk->arena, &walk->out->buffers, entry);
 }
 
@@ -111,7 +112,7 @@ static void count_bytes(Walk *walk, OccupancyBuffer *b) {
     EXPECT(arena_failure(walk->arena), b->stages >= 1 && bytes > 0, "%lld bytes of '%s'", (long long)bytes,
            b->buf->name);
     if (b->buf->scope == SCOPE_SHARED || b->by_shared)
-        b->bytes = (bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages;
+        b->bytes = (bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN * b->stages * b->members;
     walk->out->shared += b->bytes;
 }
 
@@ -143,7 +144,7 @@ static int64_t sum_registers(Occupancy *out, const Func *kernel, int64_t block_t
         if (role->kind != STMT_ROLE) continue;
         int64_t registers = role_registers(out, role, common);
         most = larger(most, registers);
-        sum += registers * role->role.threads;
+        sum += registers * role_span(role);
     }
     out->registers = most ? most : common;
     return most ? sum : common * block_threads;

@@ -13,6 +13,7 @@
 typedef struct OccupancyBuffer {
     const Buf *buf;
     const Stmt *role;    // whose threads hold the fragment; NULL: the CTA's
+    int64_t members;     // of an array of roles, each of which has its own
     int64_t stages;      // 1: not multi-buffered
     bool is_loaded;      // loaded from memory
     bool by_shared;      // fragment: staged through shared memory for a gemm

@@ -177,6 +177,7 @@ static const Layout *choose_layout(PassContext *context, const SharedAccessVec *
 
 typedef struct Life {
     Buf *buf;
+    int64_t members;   // of an array of roles, each of which has its own
     int first, last;   // statement numbers in textual order
     int64_t bytes, align;
 } Life;
@@ -185,6 +186,7 @@ typedef struct Lifetimes {
     Arena *arena;
     VEC(Life) items;
     int clock;
+    int64_t members;   // of the current role
 } Lifetimes;
 
 static void touch(Lifetimes *lifetimes, const Buf *buf, int from, int to) {
@@ -217,7 +219,9 @@ static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body)
 
 // Roles run concurrently until the end of the CTA: buffers that a role uses are live throughout.
 static void live_role(Lifetimes *lifetimes, const Stmt *role) {
+    lifetimes->members = role_members(role);
     live_block(lifetimes, &role->role.body);
+    lifetimes->members = 1;
     FOR_EACH_EFFECT (effect, lifetimes->arena, role) touch(lifetimes, effect->buf, 0, INT_MAX);
 }
 
@@ -227,7 +231,8 @@ static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_DECL:
         if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of)
-            vec_push(lifetimes->arena, &lifetimes->items, ((Life){.buf = stmt->decl, .first = -1, .last = -1}));
+            vec_push(lifetimes->arena, &lifetimes->items,
+                     ((Life){stmt->decl, lifetimes->members, .first = -1, .last = -1}));
         return;
     case STMT_ROLE: live_role(lifetimes, stmt); return;
     case STMT_WHILE: live_loop(lifetimes, stmt, &stmt->while_.body); return;
@@ -320,8 +325,10 @@ static void measure(PassContext *context, Func *kernel, Life *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
     bool spread = attr_get(buf->attrs, ATTR_CTAS) != NULL;
-    life->bytes = buf_space(buf);
     life->align = alignment_of(context, kernel, buf);
+    life->bytes = buf_space(buf);
+    if (life->members > 1)
+        life->bytes = life->bytes / buf_outermost(buf) * buf_outermost_aligned(buf, life->align) * life->members;
     EXPECT(context->failure, life->align > 0 && (life->align & (life->align - 1)) == 0, "'%s' is aligned to %lld bytes",
            buf->name, (long long)life->align);
     // Small buffers (scratch of reductions, mbarriers) share no storage: it would save little, and cost a barrier
@@ -335,7 +342,7 @@ static void measure(PassContext *context, Func *kernel, Life *life) {
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
-    Lifetimes lifetimes = {.arena = context->arena};
+    Lifetimes lifetimes = {.arena = context->arena, .members = 1};
     SharedAccessVec accesses = {0};
     bool changed = false;
     live_block(&lifetimes, &kernel->body);

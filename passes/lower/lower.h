@@ -118,6 +118,7 @@ typedef struct Lower {
     int64_t threads;
     Map *locals;     // fragment Buf -> local Buf
     Map *physical;   // shared Buf -> physical Buf
+    Map *arrays;     // shared Buf -> the array of roles of which each member has one: the first dim of the physical one
     bool one;        // one thread executes the whole role
     bool repeats;    // the current statement is in a loop
 } Lower;
@@ -143,6 +144,8 @@ Expr *lower_load(Lower *lower, Expr *load);   // outside loops
 Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *const *indices, Span loc);
 Buf *lower_local(Lower *lower, Buf *fragment);   // its local array
 Buf *lower_physical(Lower *lower, Buf *shared);
+// An element of it, at indices that are physical already; of an array of roles the member's.
+Region *lower_in_image(Lower *lower, Buf *shared, int count, Expr *const *indices);
 // An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.
 Region *lower_element(Lower *lower, const Region *region);
 

@@ -68,8 +68,12 @@ Buf *lower_physical(Lower *lower, Buf *shared) {
     EXPECT(lower->context->failure, shared->scope == SCOPE_SHARED && !shared->lowered, "'%s' has its place already",
            shared->name);
     int rank = 0, lead = shared->layout ? shared->rank - shared->layout->rank_in : shared->rank;
+    const Stmt *array = map_get(lower->arrays, shared);
+    if (array) shape[rank++] = role_members(array);
+    int outermost = rank;
     for (int d = 0; d < lead; d++) shape[rank++] = buf_extent(shared, d);
     for (int d = 0; shared->layout && d < shared->layout->rank_out; d++) shape[rank++] = shared->layout->out_shape[d];
+    if (array && rank > outermost) shape[outermost] = buf_outermost_aligned(shared, shared->align);
     physical = buf_new_const(lower->arena, shared->name, SCOPE_SHARED, shared->type, rank, shape, shared->loc);
     physical->offset = shared->offset;
     physical->align = shared->align;
@@ -78,6 +82,15 @@ Buf *lower_physical(Lower *lower, Buf *shared) {
         attr_set_int(lower->arena, &physical->attrs, ATTR_CTAS, attr_int(shared->attrs, ATTR_CTAS, 1));
     map_put(lower->physical, shared, physical);
     return physical;
+}
+
+Region *lower_in_image(Lower *lower, Buf *shared, int count, Expr *const *indices) {
+    Expr *at[2 * LAYOUT_MAX_RANK];
+    const Stmt *array = map_get(lower->arrays, shared);
+    int rank = 0;
+    if (array) at[rank++] = e_var(lower->arena, array->role.iters[0].var);
+    for (int d = 0; d < count; d++) at[rank++] = indices[d];
+    return region_element(lower->arena, lower_physical(lower, shared), rank, at);
 }
 
 Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices) {
@@ -90,7 +103,7 @@ Region *lower_place(Lower *lower, Buf *buf, int count, Expr *const *indices) {
            "'%s' has rank %d, %d indices and a layout of rank %d", buf->name, buf->rank, count, count - lead);
     for (int d = 0; d < count; d++) physical[d] = logical[d] = lower_simple(lower, indices[d]);
     if (buf->layout) layout_forward(arena, lower->facts, buf->layout, logical + lead, physical + lead);
-    return region_element(arena, lower_physical(lower, buf), rank, physical);
+    return lower_in_image(lower, buf, rank, physical);
 }
 
 Region *lower_in_slot(Lower *lower, const Region *tile, int count, Expr *const *at) {

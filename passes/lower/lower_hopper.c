@@ -337,18 +337,18 @@ typedef struct Described {   // an operand in shared memory
     TmaPanels panels;
     bool k_major;
     int64_t element, lead, stride, step;   // bytes
-    int64_t row, column;                   // of the tile, where it starts
+    Expr *row, *column;                    // of the tile, where it starts
 } Described;
 
-static Described described(const Region *region, bool is_b, const WgmmaInfo *info) {
+static Described described(Lower *lower, const Region *region, bool is_b, const WgmmaInfo *info) {
     Described operand = {.region = region, .k_major = region->transposed == is_b};
     const TmaPanels *panels = &operand.panels;
     tma_matrix_problem(region->buf, &operand.panels);
     operand.element = type_bytes(region->buf->type);
     operand.stride = (int64_t)8 * panels->swizzle;
     operand.lead = operand.k_major ? tma_facts.unit_bytes : panels->rows * panels->swizzle;
-    expr_const(region->dims[region->count - 2].start, &operand.row);
-    expr_const(region->dims[region->count - 1].start, &operand.column);
+    operand.row = lower_expr(lower, region->dims[region->count - 2].start);
+    operand.column = lower_expr(lower, region->dims[region->count - 1].start);
     operand.step = info->k * (operand.k_major ? operand.element : panels->swizzle);
     return operand;
 }
@@ -357,7 +357,7 @@ static Described described(const Region *region, bool is_b, const WgmmaInfo *inf
 // coordinates of tma_layout: slot, panel, group of 8 rows.
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
     Arena *arena = lower->arena;
-    int64_t row = o->row + (o->k_major ? outer : k), column = o->column + (o->k_major ? k : outer);
+    int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;   // from its start, at a whole pattern, on
     // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost; along k also within its
     // first row, which the swizzle leaves as it is.
     int64_t within = column % o->panels.columns;
@@ -365,17 +365,18 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
            o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && (o->k_major || within == 0),
            "an operand at [%lld, %lld] of '%s', whose panels are [%lld, %lld]", (long long)row, (long long)column,
            o->region->buf->name, (long long)o->panels.rows, (long long)o->panels.columns);
-    Expr *panel = e_int(arena, column / o->panels.columns), *eight = e_int(arena, row / 8);
+    Expr *panel = e_plus(arena, e_over(arena, o->column, o->panels.columns), column / o->panels.columns);
+    Expr *eight = e_plus(arena, e_over(arena, o->row, tma_facts.swizzle_rows), row / tma_facts.swizzle_rows);
     if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
     else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);
     Buf *tile = o->region->buf;
     Expr *indices[LAYOUT_MAX_RANK];
     int count = 0;
     while (count < tile->stage_dims) indices[count] = lower_expr(lower, o->region->dims[count].start), count++;
-    indices[count++] = panel;
-    indices[count++] = eight;
+    indices[count++] = lower_simple(lower, panel);
+    indices[count++] = lower_simple(lower, eight);
     indices[count++] = e_int(arena, within);
-    return arg_region(region_element(arena, lower_physical(lower, tile), count, indices));
+    return arg_region(lower_in_image(lower, tile, count, indices));
 }
 
 static void set_described(Lower *lower, const Described *o, Arg *out) {
@@ -439,8 +440,8 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     int64_t k = region_extent(p.gemm.a, 1), run = k;
     p.registers = p.gemm.a->buf->scope == SCOPE_FRAGMENT;
     p.strips = region_extent(p.gemm.acc, 0) / p.info.m / warpgroups_of(lower);
-    if (!p.registers) p.a = described(p.gemm.a, false, &p.info);
-    p.b = described(p.gemm.b, true, &p.info);
+    if (!p.registers) p.a = described(lower, p.gemm.a, false, &p.info);
+    p.b = described(lower, p.gemm.b, true, &p.info);
     check_order(&p, stmt);
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;

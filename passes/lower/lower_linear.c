@@ -122,7 +122,7 @@ static Expr *thread_place(Lower *lower, const LinearCopy *copy, Span loc, Block 
     Expr *in[] = {lower_thread(lower), e_int(lower->arena, 0)}, *at[LAYOUT_MAX_RANK];
     layout_forward(lower->arena, lower->facts, copy->fragment->buf->layout, in, at);
     const Region *place = lower_place(lower, copy->tile->buf, copy->tile->buf->rank, at);
-    return lower_named(lower, "base", place->dims[0].start, loc, out);
+    return lower_named(lower, "base", place->dims[place->count - 1].start, loc, out);
 }
 
 // ---- lowering ----
@@ -147,12 +147,13 @@ static Block *repeated(Lower *lower, const LinearCopy *copy, Span loc, Expr **sl
 
 static void load_vector(Lower *lower, const LinearCopy *copy, Span loc, const Place *place, Expr *index, Block *out) {
     Arena *arena = lower->arena;
-    Buf *memory = lower_physical(lower, copy->tile->buf), *local = lower_local(lower, copy->fragment->buf);
+    Buf *memory = copy->tile->buf, *local = lower_local(lower, copy->fragment->buf);
     Buf *words = block_local(arena, out, "words", memory->type, copy->width, loc);
     Expr *e;
     Block *body =
         lower_counted(lower, copy->width > 1 ? LOOP_VECTORIZED : LOOP_UNROLL, "e", 0, copy->width, loc, &e, out);
-    block_store1(arena, body, words, e, e_load1(arena, memory, e_add(arena, index, e)));
+    Expr *at = e_add(arena, index, e);
+    block_store1(arena, body, words, e, e_load_at(arena, lower_in_image(lower, memory, 1, &at)));
     body = lower_counted(lower, LOOP_UNROLL, "e", 0, copy->width, loc, &e, out);
     Expr *slot = e_add(arena, place->value, within(arena, copy, e));
     body = repeated(lower, copy, loc, &slot, body);
@@ -161,14 +162,15 @@ static void load_vector(Lower *lower, const LinearCopy *copy, Span loc, const Pl
 
 static void store_vector(Lower *lower, const LinearCopy *copy, Span loc, const Place *place, Expr *index, Block *out) {
     Arena *arena = lower->arena;
-    Buf *memory = lower_physical(lower, copy->tile->buf), *local = lower_local(lower, copy->fragment->buf);
+    Buf *memory = copy->tile->buf, *local = lower_local(lower, copy->fragment->buf);
     Buf *words = block_local(arena, out, "words", memory->type, copy->width, loc);
     Expr *e;
     Block *body = lower_counted(lower, LOOP_UNROLL, "e", 0, copy->width, loc, &e, out);
     Expr *value = e_load1(arena, local, e_add(arena, place->value, within(arena, copy, e)));
     block_store1(arena, body, words, e, e_cast(arena, memory->type, value));
     body = lower_counted(lower, copy->width > 1 ? LOOP_VECTORIZED : LOOP_UNROLL, "e", 0, copy->width, loc, &e, out);
-    block_store1(arena, body, memory, e_add(arena, index, e), e_load1(arena, words, e));
+    Expr *at = e_add(arena, index, e);
+    block_push(arena, body, s_store_at(arena, lower_in_image(lower, memory, 1, &at), e_load1(arena, words, e)));
 }
 
 void lower_linear_copy(Lower *lower, const Stmt *stmt, const LinearCopy *copy, Block *out) {

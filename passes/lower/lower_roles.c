@@ -96,6 +96,7 @@ static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
 
 static void lower_role(Lower *lower, Stmt *role, Block *out) {
     int mark = facts_mark(lower->facts);
+    facts_enter(lower->facts, role);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     Block *body = &region->thread.body;
     name_warpgroup(lower, role, body);

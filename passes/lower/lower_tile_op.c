@@ -275,10 +275,16 @@ static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
-// Declares shared buffers at the top of the grid, in their physical shape.
-static void declare_shared(Lower *lower, const Block *body, Block *top) {
+// Declares shared buffers at the top of the grid, in their physical shape. `array`: whose members each have one; NULL: none.
+static void declare_shared(Lower *lower, const Block *body, const Stmt *array, Block *top) {
     FOR_EACH_STMT (stmt, body) {
+        if (stmt->kind == STMT_ROLE && stmt->role.count) {
+            declare_shared(lower, &stmt->role.body, stmt, top);
+            SKIP_BODY(stmt);
+            continue;
+        }
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
+        if (array) map_put(lower->arrays, stmt->decl, (Stmt *)array);
         Stmt *decl = s_decl(lower->arena, lower_physical(lower, stmt->decl));
         decl->loc = stmt->loc;
         block_push(lower->arena, top, decl);
@@ -288,7 +294,7 @@ static void declare_shared(Lower *lower, const Block *body, Block *top) {
 static void lower_grid(Lower *lower, Stmt *grid) {
     Block top = {0};
     int64_t threads = kernel_threads(lower->kernel);
-    declare_shared(lower, &grid->grid.body, &top);
+    declare_shared(lower, &grid->grid.body, NULL, &top);
     facts_enter(lower->facts, grid);
     if (func_has_roles(lower->kernel)) {
         lower_roles(lower, &grid->grid.body, threads, &top);
@@ -309,6 +315,7 @@ bool pass_lower_tile_op(PassContext *context, Func *kernel) {
     lower.facts = facts_new(context->arena, kernel);
     lower.locals = map_new(context->arena);
     lower.physical = map_new(context->arena);
+    lower.arrays = map_new(context->arena);
     FOR_EACH_ITEM (stmt, &kernel->body) {
         if (stmt == grid) break;
         facts_enter(lower.facts, stmt);

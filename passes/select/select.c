@@ -256,7 +256,7 @@ static const Stmt *role_of(const Func *kernel, const Stmt *stmt, int64_t *first)
         const Block *block = BLOCK_OF(role);
         *first = 0;
         for (int i = INDEX_OF(role) - 1; i >= 0 && block->items[i]->kind == STMT_ROLE; i--)
-            *first += block->items[i]->role.threads;
+            *first += role_span(block->items[i]);
         return role;
     }
     return NULL;

@@ -311,8 +311,8 @@ static const char *operand_problem(const Region *region, const WgmmaInfo *info, 
     const char *why = tma_matrix_problem(buf, &panels);
     if (why) return why;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may start at any swizzle pattern of it
-        int64_t start, unit = d == buf->rank - 1 ? panels.columns : tma_facts.swizzle_rows;
-        if (!region->dims[d].extent || !expr_const(region->dims[d].start, &start) || start % unit != 0)
+        int64_t unit = d == buf->rank - 1 ? panels.columns : tma_facts.swizzle_rows;
+        if (!region->dims[d].extent || multiple_of(NULL, region->dims[d].start) % unit != 0)
             return "an operand must start at a swizzle pattern of its tile: at a multiple of 8 rows, at a whole panel";
     }
     return NULL;

@@ -197,11 +197,13 @@ static void put_shared(Arena *arena, const Stmt *stmt, Map *bufs) {
         if (effect->buf->scope == SCOPE_SHARED) map_put(bufs, buf_root(effect->buf), bufs);
 }
 
-// Storage that other statements of the CTA use, or thread regions of the role.
+// Storage that other statements of the CTA use, other members of an array, or thread regions of the role.
 static Map *find_foreign(Arena *arena, const Block *block, const Stmt *role) {
     Map *foreign = map_new(arena);
     FOR_EACH_ITEM (stmt, block)
-        if (stmt != role) put_shared(arena, stmt, foreign);
+        if (stmt != role || role_members(role) > 1) put_shared(arena, stmt, foreign);
+    FOR_EACH_STMT (stmt, &role->role.body)
+        if (stmt->kind == STMT_DECL) map_remove(foreign, stmt->decl);   // each member has its own
     FOR_EACH_STMT (stmt, &role->role.body)
         if (stmt->kind == STMT_THREAD) put_shared(arena, stmt, foreign);
     return foreign;
@@ -239,15 +241,15 @@ static Map *find_awaited(Arena *arena, const Block *block, const Stmt *role) {
 // A role can wait for its own copies only: the tiles that it awaits are written by no other.
 static bool awaits_its_own(Arena *arena, const Block *block, const Stmt *role, const Map *awaited) {
     int own = 0;
-    Map *seen = map_new(arena);
+    Map *seen = map_new(arena), *foreign = find_foreign(arena, block, role);
     FOR_EACH_ITEM (stmt, block) {
         EffectVec effects = {0};
         if (stmt->kind == STMT_ROLE) path_effects(arena, stmt, &effects);
         VEC_EACH (const Effect, effect, &effects) {
             const Buf *buf = buf_root(effect->buf);
             if (effect->access == ACCESS_READ || effect->op == OP_AWAIT || !map_has(awaited, buf)) continue;
-            if (stmt != role && is_handed(buf)) continue;
-            if (stmt != role) return false;
+            if (is_handed(buf) && stmt != role) continue;
+            if (stmt != role || (role_members(role) > 1 && !is_handed(buf) && map_has(foreign, buf))) return false;
             own += !map_has(seen, buf);
             map_put(seen, buf, seen);
         }

@@ -96,7 +96,9 @@ static void put_groups(const Func *kernel, StrBuf *text) {
                 sb_printf(text, ", clusters of %d x %d x %d CTAs", cluster[0], cluster[1], cluster[2]);
         }
         if (stmt->kind != STMT_ROLE) continue;
-        sb_printf(text, "\n- role `%s`: %lld threads", stmt->role.name, (long long)stmt->role.threads);
+        sb_printf(text, "\n- role `%s`: ", stmt->role.name);
+        if (stmt->role.count) sb_printf(text, "%lld of ", (long long)role_members(stmt));
+        sb_printf(text, "%lld threads", (long long)stmt->role.threads);
         if (stmt->role.regs) sb_printf(text, ", %lld registers each", (long long)stmt->role.regs);
     }
 }

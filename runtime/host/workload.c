@@ -121,7 +121,7 @@ static void count_stmt(Count *c, const Stmt *s, double times) {
     case STMT_FOR: count_block(c, &s->loop.body, times * trips(c, s->loop.count, s->loop.iters)); break;
     case STMT_GRID: count_block(c, &s->grid.body, times * trips(c, s->grid.count, s->grid.iters)); break;
     case STMT_BLOCK: count_block(c, &s->block, times); break;
-    case STMT_ROLE: count_block(c, &s->role.body, times); break;
+    case STMT_ROLE: count_block(c, &s->role.body, times * (double)role_members(s)); break;
     case STMT_WHILE: count_block(c, &s->while_.body, NAN); break;
     case STMT_IF:
         count_block(c, &s->if_.then, NAN);

@@ -176,7 +176,9 @@ static const char *chosen_text(Builder *b, const Func *kernel, const int cluster
     for (int i = 0; i < body->count; i++) {
         const Stmt *role = body->items[i];
         if (role->kind != STMT_ROLE) continue;
-        sb_printf(&out, "%s %s %lld", before, role->role.name, (long long)role->role.threads);
+        sb_printf(&out, "%s %s ", before, role->role.name);
+        if (role->role.count) sb_printf(&out, "%lld x ", (long long)role_members(role));
+        sb_printf(&out, "%lld", (long long)role->role.threads);
         if (role->role.regs) sb_printf(&out, " (%lld registers)", (long long)role->role.regs);
         before = ",";
     }

@@ -180,7 +180,6 @@ class Channels:
         """Roles that hand tiles to later ones; two may fill a slot together or read all of it. Sections in their order."""
         count = self.random.randint(2, 4)
         sizes = [self.pick([32, 32, 64, 128, 96]) for _ in range(count)]
-        self.threads = sum(sizes)
         trips, most = self.trips(4)
         self.repeats = max(most, 1)
         channels = [self.channel() for _ in range(self.random.randint(1, 3))]
@@ -191,18 +190,36 @@ class Channels:
             if len(channel.tiles) > 1 and first and self.chance(0.4):
                 channel.filled_by = [first - 1, first]
             self.add(channel.declared())
+        filling = {number for channel in channels for number in channel.filled_by}
+        members = [self.members(size, number not in filling) for number, size in enumerate(sizes)]
+        self.threads = sum(size * count for size, count in zip(sizes, members))
         section = self.chance(0.25) and self.name("order")
         if section:
             log = self.tensor("i64", [e for _, e in self.grid], 8, "inout")
             self.section, self.log = section, f"{log.name}[{', '.join(n for n, _ in self.grid)}]"
             self.add(f"channel {section};")
         for role, size in enumerate(sizes):
-            self.role(role, size, channels, trips, section)
+            self.array(size, members[role], lambda index: self.role(role, channels, trips, section, index))
 
-    def role(self, number, size, channels, trips, section):
+    # ---- arrays of roles: their members write what no other one writes, as the blocks of a grid do ----
+    def members(self, size, legal):
+        return self.pick([1, 1, 2, 3 if size <= 64 else 2]) if legal else 1
+
+    def array(self, size, members, write):
+        """A role, or so many with one text, whose index is in scope."""
+        grid, blocks, index = self.grid, self.blocks, self.name("g")
         self.buffers, self.variables, self.later = [], [], []
-        self.add(f"role {self.name('r')} threads {size} {{")
-        self.kernel.depth += 1
+        self.add(f"role {self.name('r')}{f'[{index} in {members}]' if members > 1 else ''} threads {size} {{")
+        if members > 1:
+            self.grid, self.blocks = grid + [(index, members)], blocks * members
+            self.scalar_names.append(index)
+        self.deeper(lambda: write(index if members > 1 else "0"))
+        if members > 1:
+            self.scalar_names.remove(index)
+        self.grid, self.blocks = grid, blocks
+        self.add("}")
+
+    def role(self, number, channels, trips, section, index):
         reads = [c for c in channels if number in c.read_by]
         fills = [c for c in channels if number in c.filled_by]
         totals = self.totals_of(reads)
@@ -215,7 +232,7 @@ class Channels:
         self.random.shuffle(steps)
         for what, channel in steps:
             if what == "section":
-                self.add(f"ordered {section} {{ {self.log} = ({self.log} * 3 + {number + 1} + n) % 1000; }}" if self.chance(0.7) else
+                self.add(f"ordered {section} {{ {self.log} = ({self.log} * 3 + {number + 1} + n + {index}) % 1000; }}" if self.chance(0.7) else
                          f"enter({section}); {self.log} = ({self.log} * 5 + {number}) % 1000; leave({section});")
             elif what == "read":
                 self.trip(channel, lambda ends: self.consumed(channel, totals, ends), ends)
@@ -238,8 +255,6 @@ class Channels:
             self.statement()
         for total in totals.values():
             self.output(total)
-        self.kernel.depth -= 1
-        self.add("}")
 
     def ahead(self):
         """A group's own slots: filled some trips before they are read. The group is a role or the block."""
@@ -303,34 +318,38 @@ class Channels:
         self.add(f"role {self.name('r')} threads {load} {{ for (n in {pairs} * 2) {{")
         self.deeper(lambda: self.produced(channel, []))
         self.add("} }")
+        if self.chance(0.5):
+            self.array(use, 2, lambda half: self.half(channel, sections, pairs, f"skip({channel.name}, {half});"))
+            return
         for half in range(2):
-            self.buffers, self.later = [], []
-            self.add(f"role {self.name('r')} threads {use} {{")
-            self.kernel.depth += 1
-            totals = self.totals_of([channel])
-            if half:
-                self.add(f"skip({channel.name}, 1);")
-            self.add(f"for (n in {pairs}) {{")
-            self.kernel.depth += 1
-            early, ends = self.chance(0.5), []
-            self.add(f"enter({sections});")
-            self.consumed(channel, totals, ends)
-            if early:
-                self.add(f"leave({sections});")
-            for line in self.later + ends + ([] if early else [f"leave({sections});"]):
-                self.add(line)
-            self.add(f"skip({channel.name}, 1);")
-            self.kernel.depth -= 1
-            self.add("}")
-            for total in totals.values():
-                self.output(total)
-            self.kernel.depth -= 1
-            self.add("}")
+            self.array(use, 1, lambda _: self.half(channel, sections, pairs, f"skip({channel.name}, 1);" if half else ""))
+
+    def half(self, channel, sections, pairs, skip):
+        totals = self.totals_of([channel])
+        if skip:
+            self.add(skip)
+        self.add(f"for (n in {pairs}) {{")
+        self.kernel.depth += 1
+        early, ends = self.chance(0.5), []
+        self.add(f"enter({sections});")
+        self.consumed(channel, totals, ends)
+        if early:
+            self.add(f"leave({sections});")
+        for line in self.later + ends + ([] if early else [f"leave({sections});"]):
+            self.add(line)
+        self.later = []
+        self.add(f"skip({channel.name}, 1);")
+        self.kernel.depth -= 1
+        self.add("}")
+        for total in totals.values():
+            self.output(total)
 
     def dealt(self):
         """One role deals out numbers, as many as memory says, and an end; each of the others takes all."""
         sizes = [32] + [self.pick([32, 64]) for _ in range(self.random.randint(1, 2))]
-        self.threads, ring, count = sum(sizes), self.name("ch"), self.random.randint(1, 9)
+        members = [self.members(size, True) for size in sizes[1:]]
+        self.threads = sizes[0] + sum(size * count for size, count in zip(sizes[1:], members))
+        ring, count = self.name("ch"), self.random.randint(1, 9)
         given = self.tensor("i32", [count], 4)
         type_ = self.pick(["i32", "i64", "i16"])
         self.add(f"channel {ring}: {type_} slots {self.random.randint(1, 3)};")
@@ -338,17 +357,15 @@ class Channels:
         self.add(f"    for (n in {given.dims[0]}) if ({given.name}[n] > {self.pick([0, 1])}) send({ring}, {type_}(n));")
         self.add(f"    send({ring}, -1);")
         self.add("}")
-        for size in sizes[1:]:
-            self.buffers = []
-            self.add(f"role {self.name('r')} threads {size} {{")
-            self.kernel.depth += 1
-            total = self.buffer("i64", (self.pick([1, 16, 40]),), "fragment", bound=2 ** 40)
-            self.add(f"fill({total.name}, 1);")
-            self.add(f"var at: {type_} = take({ring});")
-            self.add("while (at >= 0) {")
-            self.add(f"    parallel (i in {total.shape[0]}) {total.name}[i] = ({total.name}[i] * 3 + i + {given.name}[at] + at) % 1000;")
-            self.add(f"    at = take({ring});")
-            self.add("}")
-            self.output(total)
-            self.kernel.depth -= 1
-            self.add("}")
+        for size, count in zip(sizes[1:], members):
+            self.array(size, count, lambda _: self.taken(ring, type_, given))
+
+    def taken(self, ring, type_, given):
+        total = self.buffer("i64", (self.pick([1, 16, 40]),), "fragment", bound=2 ** 40)
+        self.add(f"fill({total.name}, 1);")
+        self.add(f"var at: {type_} = take({ring});")
+        self.add("while (at >= 0) {")
+        self.add(f"    parallel (i in {total.shape[0]}) {total.name}[i] = ({total.name}[i] * 3 + i + {given.name}[at] + at) % 1000;")
+        self.add(f"    at = take({ring});")
+        self.add("}")
+        self.output(total)
