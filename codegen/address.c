@@ -17,6 +17,7 @@
 //
 // Facts depend on the place, so what is known is remembered per block (statement list): an unrolled body asks once.
 #include "codegen/gen.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include "support/numbers.h"
 
@@ -145,7 +146,8 @@ static bool all_nonnegative(Gen *gen, const Terms *terms) {
 }
 
 typedef struct Offset {
-    Value variable;     // NULL: none
+    Value variable;   // NULL: none
+    Value carried;    // what mutable variables and memory add to it, NULL: none: a loop that changes them adds no more
     int64_t constant;   // elements
     bool nonnegative;
     Value stride;   // NULL: none; then `strides` times as many elements more, 64 bits wide
@@ -197,6 +199,13 @@ static bool emit_stepped(Gen *gen, const Expr *term, Offset *sum, Value *value) 
     return true;
 }
 
+static Value add_term(Gen *gen, Value sum, Value term) {
+    if (!sum) return term;
+    sum = LLVMBuildNSWAdd(gen->builder, sum, term, "");
+    if (LLVMIsAInstruction(sum)) LLVMSetNUW(sum, 1);
+    return sum;
+}
+
 static Offset sum_terms(Gen *gen, const Terms *terms, int bits) {
     Offset sum = {.nonnegative = true};
     for (int i = 0; i < terms->count; i++) {
@@ -207,9 +216,8 @@ static Offset sum_terms(Gen *gen, const Terms *terms, int bits) {
             sum.constant += constant;
             continue;
         }
-        value = fit_bits(gen, value, bits, true);
-        sum.variable = sum.variable ? LLVMBuildNSWAdd(gen->builder, sum.variable, value, "") : value;
-        if (LLVMIsAInstruction(sum.variable) && sum.variable != value) LLVMSetNUW(sum.variable, 1);
+        Value *part = expr_is_stable(terms->items[i]) ? &sum.variable : &sum.carried;
+        *part = add_term(gen, *part, fit_bits(gen, value, bits, true));
     }
     return sum;
 }
@@ -237,13 +245,17 @@ static Value add_strides(Gen *gen, Value base, LLVMTypeRef element, const Offset
     return base;
 }
 
+static Value add_elements(Gen *gen, Value base, LLVMTypeRef element, Value count, bool nonnegative) {
+    if (!count) return base;
+    Value index = fit_bits(gen, count, 64, nonnegative);
+    return LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
+}
+
 // base + offset elements + bytes
 static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t size, Expr *offset, int64_t bytes) {
     Offset sum = emit_offset(gen, offset);
-    if (sum.variable) {
-        Value index = fit_bits(gen, sum.variable, 64, sum.nonnegative);
-        base = LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
-    }
+    base = add_elements(gen, base, element, sum.variable, sum.nonnegative);
+    base = add_elements(gen, base, element, sum.carried, sum.nonnegative);
     if (sum.stride) base = add_strides(gen, base, element, &sum);
     bytes += sum.constant * size;
     Value distance = const_i64(gen, bytes);
@@ -339,7 +351,8 @@ Value place_units(Gen *gen, const Region *place) {
     Offset sum = emit_offset(gen, offset);
     Value units =
         LLVMBuildAdd(gen->builder, gen->address.shared_units, const_i32(gen, start / UNIT_BYTES + sum.constant), "");
-    return sum.variable ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, sum.variable, 32, true), "") : units;
+    if (sum.variable) units = LLVMBuildAdd(gen->builder, units, fit_bits(gen, sum.variable, 32, true), "");
+    return sum.carried ? LLVMBuildAdd(gen->builder, units, fit_bits(gen, sum.carried, 32, true), "") : units;
 }
 
 // Indices that mean the same before the branch: no memory is read, not even a local array that the arm may change.

@@ -317,7 +317,6 @@ unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope
 
 // ---- async.c, cluster.c ----
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
-void emit_arrival_if(Gen *gen, const OpCall *call, Value condition);   // mbarrier_arrive of one arrival
 
 // ---- wgmma.c ----
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait

@@ -156,22 +156,11 @@ static void prepare_arm(Gen *gen, const Block *arm) {
     }
 }
 
-static bool is_lone_arrival(const Stmt *stmt) {
-    const Block *then = &stmt->if_.then;
-    if (then->count != 1 || stmt->if_.otherwise.count) return false;
-    return is_call(then->items[0], OP_MBARRIER_ARRIVE) && then->items[0]->call.count == 1;
-}
-
 static void emit_if(Gen *gen, Stmt *stmt) {
     Value condition = emit_expr(gen, stmt->if_.condition);
     int64_t constant;
     if (value_const(condition, &constant)) {
         emit_arm(gen, stmt, constant != 0);
-        return;
-    }
-    if (is_lone_arrival(stmt)) {
-        OpCall call = call_of(stmt->if_.then.items[0]);
-        emit_arrival_if(gen, &call, condition);
         return;
     }
     prepare_arm(gen, &stmt->if_.then);
