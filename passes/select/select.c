@@ -52,6 +52,7 @@ typedef struct Selector {
     Map *pipelined;     // statements within a pipelined loop of several stages -> the loop
     bool fallback;      // the variant without facts: gives no remarks about them
     bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
+    bool channels;      // it has channels, so that its roles take wgmma and TMA
     bool changed;
 } Selector;
 
@@ -214,6 +215,8 @@ static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, boo
         (!away && !is_global_to_shared_copy(stmt)))
         return false;
     const Stmt *loop = map_get(s->pipelined, stmt);
+    bool costs = !asked && tma_simple_cost(s->target, s->kernel, stmt, loop);
+    if (costs && !s->context->remarks) return false;   // the problem is a walk of the kernel, for each copy
     const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
     if (away && !why && !begins_inside(facts, copy_of(stmt).dst))
         why = "it may start before the begin of its tensor: `assume` that it does not";
@@ -270,7 +273,7 @@ static bool is_handed(const Region *operand) {
 // By wgmma where the role is whole warpgroups and the operands are slots that it has received.
 static bool role_wgmma(Selector *s, const Stmt *stmt) {
     int64_t first, group = target_warpgroup(s->target);
-    const Stmt *role = has_channels(s->kernel) ? role_of(s->kernel, stmt, &first) : NULL;
+    const Stmt *role = s->channels ? role_of(s->kernel, stmt, &first) : NULL;
     GemmOp gemm = gemm_of(stmt);
     WgmmaInfo info;
     if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
@@ -305,8 +308,7 @@ static bool is_only_stored(Selector *s, const Buf *tensor) {
 // By TMA what wgmma has computed in a role.
 static bool role_stores(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     int64_t first;
-    const Stmt *role =
-        has_channels(s->kernel) && is_fragment_to_global_copy(stmt) ? role_of(s->kernel, stmt, &first) : NULL;
+    const Stmt *role = s->channels && is_fragment_to_global_copy(stmt) ? role_of(s->kernel, stmt, &first) : NULL;
     if (s->fallback || !role || !is_role_accumulator(s, role, copy_of(stmt).src->buf)) return false;
     TmaStore store;
     const char *why = tma_epilogue_problem(s->target, stmt, &store);
@@ -479,7 +481,8 @@ static Selector selector_of(PassContext *context, Func *kernel) {
                   .target = context->target,
                   .kernel = kernel,
                   .pipelined = map_new(context->arena),
-                  .fallback = attr_get(kernel->attrs, ATTR_FALLBACK) != NULL};
+                  .fallback = attr_get(kernel->attrs, ATTR_FALLBACK) != NULL,
+                  .channels = has_channels(kernel)};
     find_pipelined(&s, &kernel->body, NULL);
     s.specialized = !s.fallback && kernel_specialization(context, kernel)->kind != WS_NONE;
     return s;

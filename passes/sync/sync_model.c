@@ -705,9 +705,11 @@ static void find_written(SyncModel *m) {
         if (effect->access != ACCESS_READ) map_put(m->written, effect->buf, effect->buf);
         if (effect->op == OP_PEER) map_put(m->peered, effect->buf, effect->buf);
     }
-    VEC_EACH (const Effect, a, &effects)
-        VEC_EACH (const Effect, b, &effects)
-            if (a != b && a->buf == b->buf && map_has(m->written, a->buf)) map_put(m->reused, a->buf, a->buf);
+    Map *seen = map_new(m->arena);
+    VEC_EACH (const Effect, effect, &effects) {
+        if (map_has(seen, effect->buf) && map_has(m->written, effect->buf)) map_put(m->reused, effect->buf, m);
+        map_put(seen, effect->buf, m);
+    }
 }
 
 // Every access is found and numbered before the first scenario. False: the block is quiet.
