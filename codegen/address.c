@@ -216,8 +216,8 @@ static Offset sum_terms(Gen *gen, const Terms *terms, int bits) {
             sum.constant += constant;
             continue;
         }
-        Value *part = expr_is_stable(terms->items[i]) ? &sum.variable : &sum.carried;
-        *part = add_term(gen, *part, fit_bits(gen, value, bits, true));
+        Value *into = expr_is_stable(terms->items[i]) ? &sum.variable : &sum.carried;
+        *into = add_term(gen, *into, fit_bits(gen, value, bits, true));
     }
     return sum;
 }
