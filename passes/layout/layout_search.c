@@ -15,12 +15,14 @@
 //     the item gets the map of f as it is; its other fragments follow ..
 //     the loops that store f run once more, under a map for that layout (Rerun); then those that store what they read ..
 //
-// The cheapest choice is taken and the search begins anew, until none is cheaper. Layouts that are given or an
+// The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost. Layouts that are given or an
 // instruction's, and fragments that other statements take as they are, stay. Without conversions there is no search.
 #include "ir/query.h"
 #include "ir/rewrite.h"
 #include "passes/layout/layout_inference.h"
 #include <string.h>
+
+enum { MOST_SEEN = 64 };   // choices from which the search goes on to others of the same cost
 
 typedef struct Choice {
     const Layout **layouts, **maps;   // of the fragments, of the items
@@ -33,6 +35,7 @@ typedef struct Search {
     Arena *arena;
     Placement *placement;
     Choice taken, best;
+    VEC(Choice) seen, equal;   // taken before; of the cost of the one taken
     const char *taken_text;
     VEC(Alternative) declined;   // in this round of the search
 } Search;
@@ -108,6 +111,7 @@ static void consider(Search *s, const Buf *buf) {
         return;
     }
     int64_t more = cost - s->taken.cost;
+    if (more == 0) vec_push(s->arena, &s->equal, choice_now(s));
     const char *text = describe(s);
     if (more == 0 && strcmp(text, s->taken_text) == 0) return;   // the same by other names
     VEC_EACH (Alternative, known, &s->declined) {
@@ -178,9 +182,44 @@ static void move_fragment(Search *s, Buf *buf, const Layout *layout) {
     consider_rounds(&front, buf);
 }
 
+static bool has_extents(const Layout *map, const Item *item) {
+    if (map->rank_out != item->loop.rank) return false;
+    for (int d = 0; d < item->loop.rank; d++)
+        if (map->out_shape[d] != item->loop.extents[d]) return false;
+    return true;
+}
+
+typedef VEC(const Layout *) LayoutVec;
+
+static void add_layout(const Search *s, const Layout *layout, LayoutVec *out) {
+    VEC_EACH_PTR (const Layout, known, out)
+        if (layout_equal(known, layout)) return;
+    vec_push(s->arena, out, layout);
+}
+
+// The maps of loops over as many iterations, and the layouts of fragments of as many elements.
+static LayoutVec maps_for(const Search *s, const Item *item) {
+    LayoutVec maps = {0};
+    VEC_EACH_PTR (Item, other, &s->inference->items)
+        if (other->map && has_extents(other->map, item)) add_layout(s, other->map, &maps);
+    VEC_EACH_PTR (Buf, buf, &s->inference->fragments)
+        if (has_extents(buf->layout, item)) add_layout(s, buf->layout, &maps);
+    return maps;
+}
+
 static void move_item(Search *s, Item *item, const FragmentUse *use) {
     Front front = front_of(s);
     if (item_follows(&front, item, use)) consider_rounds(&front, use->buf);
+    if (item->kind != ITEM_LOOP || item->fixed || !item->map) return;
+    const LayoutVec maps = maps_for(s, item);
+    VEC_EACH_PTR (const Layout, map, &maps) {
+        if (layout_equal(map, item->map)) continue;
+        front = front_of(s);
+        item->map = map;
+        item->again = NULL;
+        map_put(front.items, item, item);
+        consider_rounds(&front, use->buf);
+    }
 }
 
 // ---- loops that run once more ----
@@ -294,11 +333,54 @@ static void all_moves(Search *s) {
     }
 }
 
+static bool same_choice(const Search *s, const Choice *a, const Choice *b) {
+    for (int i = 0; i < s->inference->fragments.count; i++)
+        if (!layout_equal(a->layouts[i], b->layouts[i])) return false;
+    for (int i = 0; i < s->inference->items.count; i++)
+        if (a->again[i] != b->again[i] || !a->maps[i] != !b->maps[i] ||
+            (a->maps[i] && !layout_equal(a->maps[i], b->maps[i])))
+            return false;
+    return true;
+}
+
+static bool is_seen(const Search *s, const Choice *choice) {
+    VEC_EACH (const Choice, seen, &s->seen)
+        if (same_choice(s, seen, choice)) return true;
+    return false;
+}
+
+// A choice of the same cost, from which others are a move away. False: none is new.
+static bool take_equal(Search *s) {
+    VEC_EACH (const Choice, equal, &s->equal) {
+        if (is_seen(s, equal)) continue;
+        s->best = *equal;
+        return true;
+    }
+    return false;
+}
+
 // Some fragment is needed in another layout than it has.
 static bool has_conversions(const Search *s) {
     for (int f = 0; f < s->inference->fragments.count; f++)
         if (converts(s, f)) return true;
     return false;
+}
+
+// All moves from the best choice so far.
+static void search_round(Search *s) {
+    s->taken = s->best;
+    s->declined.count = s->equal.count = 0;
+    choose(s, &s->taken);
+    placement_quarters(s->placement);
+    s->taken_text = describe(s);
+    vec_push(s->arena, &s->seen, s->taken);
+    all_moves(s);
+}
+
+// Goes down from choice to choice; the last one costs less than all that are a move away.
+static void descend(Search *s) {
+    do search_round(s);
+    while (s->best.cost < s->taken.cost);
 }
 
 void search_layouts(Inference *inference) {
@@ -307,13 +389,13 @@ void search_layouts(Inference *inference) {
     if (!has_conversions(&s)) return;
     VEC_EACH_PTR (Buf, buf, &inference->fragments)
         if (placement_takes(s.placement, buf)) map_put(inference->fixed, buf, buf);
+    Choice lowest = {.cost = INT64_MAX};
     do {
-        s.taken = s.best;
-        s.declined.count = 0;
-        choose(&s, &s.taken);
-        placement_quarters(s.placement);
-        s.taken_text = describe(&s);
-        all_moves(&s);
-    } while (s.best.cost < s.taken.cost);
-    VEC_EACH (const Alternative, declined, &s.declined) vec_push(s.arena, &inference->alternatives, *declined);
+        descend(&s);
+        if (s.taken.cost >= lowest.cost) continue;
+        lowest = s.taken;
+        inference->alternatives.count = 0;
+        VEC_EACH (const Alternative, declined, &s.declined) vec_push(s.arena, &inference->alternatives, *declined);
+    } while (s.seen.count < MOST_SEEN && take_equal(&s));
+    choose(&s, &lowest);
 }

@@ -39,8 +39,14 @@ if(TARGET tilec)
     set_tests_properties(random_conversions_${target} PROPERTIES TIMEOUT 1800)
     tilec_tier("release:2" random_conversions_${target})
   endforeach()
-  set_tests_properties(random_conversions PROPERTIES TIMEOUT 600)
-  tilec_tier("release:1" random_conversions)
+  # Which fragments are converted, against all choices; 100 programs in tier 2.
+  add_test(NAME random_placements COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_placements.py $<TARGET_FILE:tilec>
+                                          --count 8)
+  add_test(NAME random_placements_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_placements.py $<TARGET_FILE:tilec>
+                                               --count 100 --seed 1000 --target sm_80)
+  set_tests_properties(random_conversions random_placements random_placements_more PROPERTIES TIMEOUT 600)
+  tilec_tier("release:1" random_conversions random_placements)
+  tilec_tier("release:2" random_placements_more)
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes
              random_programs_channels)
   tilec_tier("release:1" folded_code)
