@@ -156,6 +156,13 @@ static void test_workspace(void **state) {
     assert_int_equal(tilec_workspace_size(f.module, tilec_artefact_find(f.artefact, "twice"), args, 2, &bytes, NULL),
                      TILEC_OK);
     assert_int_equal(bytes, 512);
+    const TilecKernel *twice = tilec_artefact_find(f.artefact, "twice");
+    assert_int_equal(tilec_workspace_size(f.module, twice, args, 1, &bytes, NULL), TILEC_ERROR_SOURCE);
+    assert_int_equal(bytes, 0);
+    args[1].shape[0] = 99;
+    assert_int_equal(tilec_workspace_size(f.module, twice, args, 2, &bytes, NULL), TILEC_ERROR_SOURCE);
+    args[1].rank = -1;
+    assert_int_equal(tilec_workspace_size(f.module, twice, args, 2, &bytes, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(launch("twice", 100, NULL), TILEC_OK);
     expect_log("workspace 512\nfill 100 x 3f800000\n"
                "launch grid 1 block 128 shared 2048 stream 0\nlaunch grid 1 block 128 shared 2048 stream 0\n");
@@ -439,6 +446,7 @@ static void test_load_on(void **state) {
     set_context(NULL);
     assert_int_equal(tilec_load_on(f.artefact, -1, &f.module, &f.diagnostics), TILEC_ERROR_USAGE);
     assert_null(f.module);
+    assert_int_equal(tilec_load_on(NULL, -1, NULL, NULL), TILEC_ERROR_USAGE);
 }
 
 static void test_device(void **state) {
@@ -447,6 +455,15 @@ static void test_device(void **state) {
     assert_int_equal(tilec_device(f.context, 0, &device, &f.diagnostics), TILEC_OK);
     assert_string_equal(device.target, "sm_90a");
     assert_int_equal(device.multiprocessors, 132);
+    static const char *const calls[] = {"cuDeviceGet", "cuDeviceGetAttribute"};
+    for (int i = 0; i < 2; i++) {
+        setenv("FAKE_CUDA_FAIL", calls[i], 1);
+        assert_int_equal(tilec_device(f.context, 0, &device, NULL), TILEC_ERROR_DEVICE);
+    }
+    unsetenv("FAKE_CUDA_FAIL");
+    assert_int_equal(tilec_device(NULL, 0, &device, NULL), TILEC_ERROR_USAGE);
+    TilecDevice unsized = {0};
+    assert_int_equal(tilec_device(f.context, 0, &unsized, NULL), TILEC_ERROR_USAGE);
     setenv("FAKE_CUDA_MAJOR", "7", 1);
     assert_int_equal(tilec_device(f.context, 0, &device, &f.diagnostics), TILEC_OK);
     assert_string_equal(device.target, "");

@@ -157,6 +157,28 @@ static void test_write_and_read(void **state) {
 }
 
 // Whatever happens to a byte, reading ends; the other line stays.
+// A line that is JSON and no measurement is a warning. // covers T0922
+static void test_kinds(void **state) {
+    Arena *arena = *state;
+    static const char *const shapes[] = {"3", "[64]", "{\"N\": 1.5}", "{\"N\": \"64\"}", "null"}, *const times[] = {
+                                                                                                      "\"1\"", "0",
+                                                                                                      "-1", "[1]",
+                                                                                                      "1e999"};
+    for (int i = 0; i < 10; i++) {
+        Record record;
+        DiagSink *sink = diag_sink_new(arena);
+        const char *text = arena_printf(arena,
+                                        "{\"kernel\": \"k\", \"text\": \"t\", \"target\": \"sm_90a\", \"device\": "
+                                        "\"d\", \"shape\": %s, \"tuned\": {\"B\": 1}, \"us\": %s, \"us_low\": 1, "
+                                        "\"us_high\": 2}\n",
+                                        i < 5 ? shapes[i] : "{}", i < 5 ? "1" : times[i - 5]);
+        record_parse(arena, sink, "record", text, &record);
+        assert_int_equal(record.entries.count, 0);
+        assert_int_equal(diag_count(sink), 1);
+        assert_int_equal(diag_view(sink, 0).code, T_BAD_RECORD);
+    }
+}
+
 static void test_damage(void **state) {   // covers T0922
     Arena *arena = *state;
     char good[512], bad[512], text[1024];
@@ -192,10 +214,16 @@ static void test_path(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IN_ARENA(test_nearest),          IN_ARENA(test_mean), IN_ARENA(test_ties_and_repeats),
-        IN_ARENA(test_order_of_names),   IN_ARENA(test_key),  IN_ARENA(test_write_and_read),
-        IN_ARENA(test_damage),           IN_ARENA(test_path), IN_ARENA(test_places),
-        IN_ARENA(test_places_of_devices)};
+    const struct CMUnitTest tests[] = {IN_ARENA(test_nearest),
+                                       IN_ARENA(test_mean),
+                                       IN_ARENA(test_ties_and_repeats),
+                                       IN_ARENA(test_order_of_names),
+                                       IN_ARENA(test_key),
+                                       IN_ARENA(test_write_and_read),
+                                       IN_ARENA(test_kinds),
+                                       IN_ARENA(test_damage),
+                                       IN_ARENA(test_path),
+                                       IN_ARENA(test_places),
+                                       IN_ARENA(test_places_of_devices)};
     return run(tests);
 }

@@ -137,6 +137,9 @@ static void test_errors(void **state) {
     assert_non_null(strstr(tilec_diagnostics_text(diagnostics), "add.tile:1:"));
     assert_int_equal(tilec_diagnostics_json(diagnostics)[0], '{');
     assert_false(tilec_diagnostics_get(diagnostics, tilec_diagnostics_count(diagnostics), &d));
+    assert_false(tilec_diagnostics_get(diagnostics, 0, NULL));
+    d.size = sizeof d.size - 1;
+    assert_false(tilec_diagnostics_get(diagnostics, 0, &d));
     tilec_diagnostics_destroy(diagnostics);
 
     options.target = "sm_1";
@@ -366,6 +369,7 @@ static void test_nothing(void **state) {
     assert_false(tilec_diagnostics_get(NULL, 0, NULL));
     assert_string_equal(tilec_artefact_ptx(NULL), "");
     assert_string_equal(tilec_artefact_manifest(NULL), "");
+    assert_string_equal(tilec_artefact_listing(NULL), "");
     assert_string_equal(tilec_artefact_target(NULL), "");
     assert_null(tilec_artefact_cubin(NULL, &size));
     assert_int_equal(size, 0);
@@ -419,6 +423,7 @@ static void test_nothing(void **state) {
     assert_int_equal(tilec_compile(context, "", "", 0, &good, &artefact, NULL), TILEC_ERROR_SOURCE);
     assert_int_equal(tilec_compile(context, "x", "\0\0", 2, &good, &artefact, NULL), TILEC_ERROR_SOURCE);
     assert_int_equal(tilec_compile(context, "x", NULL, 0, &good, &artefact, NULL), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_compile(context, NULL, "", 0, &good, &artefact, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_compile(context, "x", "", 0, NULL, &artefact, NULL), TILEC_ERROR_USAGE);
     assert_int_equal(tilec_compile(context, "x", "", 0, &good, NULL, NULL), TILEC_ERROR_USAGE);
     tilec_context_destroy(context);
