@@ -1,5 +1,5 @@
-// What C and Python spell in another way: hints for syntax errors. Works on the text around the unexpected token, since
-// such a text has no syntax tree.
+// What C, CUDA and Python spell in another way: hints for syntax errors, and names. Those for syntax errors work on the text
+// around the unexpected token, since such a text has no syntax tree.
 #include "frontend/parse.h"
 #include "ir/ir.h"
 #include <ctype.h>
@@ -87,4 +87,66 @@ const char *c_spelling_hint(Parse *p, Span got, const char **fix) {
     if (in_word(*at)) return hint_for_name(p->arena, start, at, word_at(at, end), fix);
     if (*at == '(' && ends_in_cast(p->arena, start, at)) return "a conversion is a call: f32(x)";
     return hint_for_sign(start, at, end);
+}
+
+static const char *const names_meant[][2] = {
+    {"float", "f32"},
+    {"double", "f64"},
+    {"half", "f16"},
+    {"__half", "f16"},
+    {"int", "i32"},
+    {"long", "i64"},
+    {"size_t", "i64"},
+    {"unsigned", "u32"},
+    {"char", "i8"},
+    {"float32", "f32"},
+    {"float16", "f16"},
+    {"bfloat16", "bf16"},
+    {"fabs", "abs"},
+    {"fabsf", "abs"},
+    {"fmaxf", "max"},
+    {"fminf", "min"},
+    {"fmax", "max"},
+    {"fmin", "min"},
+    {"maximum", "max"},
+    {"minimum", "min"},
+    {"fmaf", "fma"},
+    {"expf", "exp"},
+    {"__expf", "exp"},
+    {"exp2f", "exp2"},
+    {"logf", "log"},
+    {"__logf", "log"},
+    {"log2f", "log2"},
+    {"sqrtf", "sqrt"},
+    {"rsqrtf", "rsqrt"},
+    {"tanhf", "tanh"},
+    {"floorf", "floor"},
+    {"ceilf", "ceil"},
+    {"rintf", "round"},
+    {"printf", "print"},
+    {"cdiv", "ceildiv"},
+    {"INFINITY", "inf"},
+    {"NAN", "nan"},
+    {"True", "true"},
+    {"False", "false"},
+    {"__syncthreads", "barrier"},
+    {"__syncwarp", "warp_sync"},
+    {"__threadfence", "fence"},
+    {"atomicAdd", "atomic_add"},
+    {"atomicMax", "atomic_max"},
+    {"atomicMin", "atomic_min"},
+    {"atomicCAS", "atomic_cas"},
+    {"atomicExch", "atomic_exch"},
+    {"__shfl_xor_sync", "shfl_xor"},
+    {"__shfl_sync", "shfl_idx"},
+    {"__shfl_down_sync", "shfl_down"},
+    {"__shfl_up_sync", "shfl_up"},
+    {"__any_sync", "vote_any"},
+    {"__all_sync", "vote_all"},
+};
+
+const char *c_name_meant(const char *name) {
+    for (size_t i = 0; i < COUNT_OF(names_meant); i++)
+        if (strcmp(name, names_meant[i][0]) == 0) return names_meant[i][1];
+    return NULL;
 }

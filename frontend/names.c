@@ -148,7 +148,8 @@ Symbol *find_or_report(Sema *s, const Node *node) {
     Symbol *symbol = find(s, node->text);
     if (symbol) return symbol;
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
-    diag_suggest(d, node->span, nearest_name(s, node->text));
+    const char *meant = c_name_meant(node->text);
+    diag_suggest(d, node->span, meant ? meant : nearest_name(s, node->text));
     return NULL;
 }
 
@@ -168,7 +169,8 @@ Type find_type(Sema *s, const Node *name) {
     Diag *d = diag(s->sink, name->span, T_UNKNOWN_TYPE, name->text);
     StrMap *all = strmap_new(s->arena);
     put_types(all);
-    diag_suggest(d, name->span, strmap_nearest(all, name->text));
+    const char *meant = c_name_meant(name->text);
+    diag_suggest(d, name->span, meant ? meant : strmap_nearest(all, name->text));
     return TYPE_NONE;
 }
 
@@ -179,7 +181,8 @@ void unknown_function(Sema *s, const Node *call) {
     for (int i = 0; i < OP_COUNT; i++) strmap_put(all, op_info((OpId)i)->text, all);
     strmap_each(s->syntax->inlines, collect, all);
     if (s->context == IN_PROGRAM) strmap_each(s->syntax->launchables, collect, all);
-    diag_suggest(d, ast_name_span(call), strmap_nearest(all, call->text));
+    const char *meant = c_name_meant(call->text);
+    diag_suggest(d, ast_name_span(call), meant ? meant : strmap_nearest(all, call->text));
     if (s->context != IN_PROGRAM && strmap_has(s->syntax->launchables, call->text))
         diag_note(d, "'%s' is a kernel: only a program calls it", call->text);
 }
