@@ -11,6 +11,13 @@
 #include "passes/lower/lower.h"
 #include "support/numbers.h"
 
+const Layout *layout_copy(Arena *arena, const Layout *layout) {
+    if (!layout) return NULL;
+    Layout *copy = arena_copy(arena, layout, sizeof *layout);
+    if (layout->bits) copy->bits = arena_copy(arena, layout->bits, sizeof *layout->bits);
+    return copy;
+}
+
 // ---- conversions ----
 
 // Equal layouts, and those in which each thread has what it needs, cost nothing: registers are renamed.
@@ -25,8 +32,10 @@ int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to
     VEC_EACH (const KnownCost, known, &inference->costs)
         if (known->bits == bits && layout_equal(known->from, from->layout) && layout_equal(known->to, to->layout))
             return known->quarters;
-    KnownCost cost = {from->layout, to->layout, bits, find_quarters(inference, from, to)};
-    vec_push(inference->arena, &inference->costs, cost);
+    Arena *arena = inference->context->arena;   // this stays, when the layouts of a search go
+    KnownCost cost = {layout_copy(arena, from->layout), layout_copy(arena, to->layout), bits,
+                      find_quarters(inference, from, to)};
+    vec_push(arena, &inference->costs, cost);
     return cost.quarters;
 }
 

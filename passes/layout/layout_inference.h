@@ -107,6 +107,7 @@ const Layout *map_following(Inference *inference, const Item *item, const Fragme
 const Layout *layout_following(Inference *inference, const Item *item, const FragmentUse *use);
 
 // ---- layout_cost.c: in units of WarpCosts ----
+const Layout *layout_copy(Arena *arena, const Layout *layout);   // NULL of NULL
 int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to);
 int64_t item_quarters(Inference *inference, const Item *item, const Layout *map);   // one execution by all threads
 int64_t vector_under(const Item *item, const Layout *map);                          // elements of a memory access

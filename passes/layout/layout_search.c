@@ -22,7 +22,7 @@
 #include "passes/layout/layout_inference.h"
 #include <string.h>
 
-enum { MOST_SEEN = 64 };   // choices from which the search goes on to others of the same cost
+enum { MOST_SEEN = 16 };   // choices from which the search goes on to others of the same cost
 
 typedef struct Choice {
     const Layout **layouts, **maps;   // of the fragments, of the items
@@ -42,11 +42,11 @@ typedef struct Search {
 
 // ---- choices ----
 
-static Choice choice_now(const Search *s) {
+static Choice choice_now(const Search *s, int64_t cost) {
     const Inference *inference = s->inference;
     int fragments = inference->fragments.count, items = inference->items.count;
     Choice choice = {NEW_ARRAY(s->arena, const Layout *, fragments), NEW_ARRAY(s->arena, const Layout *, items),
-                     NEW_ARRAY(s->arena, const Rerun *, items), placement_quarters(s->placement)};
+                     NEW_ARRAY(s->arena, const Rerun *, items), cost};
     for (int i = 0; i < fragments; i++) choice.layouts[i] = inference->fragments.items[i]->layout;
     for (int i = 0; i < items; i++) {
         choice.maps[i] = inference->items.items[i]->map;
@@ -107,11 +107,11 @@ static const char *describe(const Search *s) {
 static void consider(Search *s, const Buf *buf) {
     int64_t cost = placement_quarters(s->placement);
     if (cost < s->best.cost) {
-        s->best = choice_now(s);
+        s->best = choice_now(s, cost);
         return;
     }
     int64_t more = cost - s->taken.cost;
-    if (more == 0) vec_push(s->arena, &s->equal, choice_now(s));
+    if (more == 0) vec_push(s->arena, &s->equal, choice_now(s, cost));
     const char *text = describe(s);
     if (more == 0 && strcmp(text, s->taken_text) == 0) return;   // the same by other names
     VEC_EACH (Alternative, known, &s->declined) {
@@ -383,19 +383,54 @@ static void descend(Search *s) {
     while (s->best.cost < s->taken.cost);
 }
 
+static const Rerun *copy_reruns(Arena *arena, const Rerun *run) {
+    if (!run) return NULL;
+    Rerun *copy = NEW(arena, Rerun);
+    *copy = (Rerun){layout_copy(arena, run->map), copy_reruns(arena, run->next)};
+    return copy;
+}
+
+// The layouts that were found, out of the search's arena.
+static void keep_choice(const Search *s, const Choice *choice, Arena *arena) {
+    choose(s, choice);
+    VEC_EACH_PTR (Buf, buf, &s->inference->fragments) buf->layout = layout_copy(arena, buf->layout);
+    VEC_EACH_PTR (Item, item, &s->inference->items) {
+        item->map = layout_copy(arena, item->map);
+        item->again = copy_reruns(arena, item->again);
+    }
+}
+
+static void keep_declined(const Search *s, Arena *arena) {
+    s->inference->alternatives.count = 0;
+    VEC_EACH (const Alternative, declined, &s->declined) {
+        Alternative kept = {declined->buf, arena_strdup(arena, declined->text), declined->more};
+        vec_push(arena, &s->inference->alternatives, kept);
+    }
+}
+
+static bool search_in(void *user, Arena *arena) {
+    Search *s = user;
+    Inference *inference = s->inference;
+    Arena *lasting = inference->arena;
+    Choice lowest = {.cost = INT64_MAX};
+    s->arena = inference->arena = arena;
+    s->best = choice_now(s, placement_quarters(s->placement));
+    do {
+        descend(s);
+        if (s->taken.cost >= lowest.cost) continue;
+        lowest = s->taken;
+        keep_declined(s, lasting);
+    } while (s->seen.count < MOST_SEEN && take_equal(s));
+    keep_choice(s, &lowest, lasting);
+    inference->arena = lasting;
+    return true;
+}
+
 void search_layouts(Inference *inference) {
-    Search s = {.inference = inference, .arena = inference->arena, .placement = placement_new(inference)};
-    s.taken = s.best = choice_now(&s);
+    Search s = {.inference = inference, .placement = placement_new(inference)};
+    placement_quarters(s.placement);
     if (!has_conversions(&s)) return;
     VEC_EACH_PTR (Buf, buf, &inference->fragments)
         if (placement_takes(s.placement, buf)) map_put(inference->fixed, buf, buf);
-    Choice lowest = {.cost = INT64_MAX};
-    do {
-        descend(&s);
-        if (s.taken.cost >= lowest.cost) continue;
-        lowest = s.taken;
-        inference->alternatives.count = 0;
-        VEC_EACH (const Alternative, declined, &s.declined) vec_push(s.arena, &inference->alternatives, *declined);
-    } while (s.seen.count < MOST_SEEN && take_equal(&s));
-    choose(&s, &lowest);
+    arena_scope(inference->context->failure, search_in, &s);
 }

@@ -657,6 +657,8 @@ Placement *placement_new(Inference *inference) {
     for (int f = 0; f < fragments; f++) map_put(p->numbers, fragment_at(p, f), (void *)(intptr_t)(f + 1));
     VEC_EACH_PTR (Item, item, &inference->items)
         if (has_requirements(item)) map_put(p->items, item->stmt, item), p->capacity += item->uses.count * MOST_RUNS;
+    p->versions.items = NEW_ARRAY(p->arena, Version, p->capacity);
+    p->versions.capacity = p->capacity;
     find_touches(p, inference->body);
     return p;
 }
@@ -674,8 +676,22 @@ static void walk(Placement *p) {
     place_block(p, &state, p->inference->body);
 }
 
-int64_t placement_quarters(Placement *p) {
+// The walks of a search are many: what each allocates goes behind it.
+static bool walk_in(void *user, Arena *arena) {
+    Placement *p = user;
+    Arena *lasting = p->arena;
+    p->arena = p->inference->arena = arena;
     walk(p);
+    p->arena = p->inference->arena = lasting;
+    p->dropped.count = p->dropped.capacity = 0;
+    return true;
+}
+
+int64_t placement_quarters(Placement *p) {
+    Arena *lasting = p->arena;
+    p->arena = p->inference->arena;   // of the caller, which may be another one than at first
+    arena_scope(p->inference->context->failure, walk_in, p);
+    p->arena = lasting;
     return p->quarters;
 }
 
