@@ -232,6 +232,45 @@ static Offset emit_offset(Gen *gen, Expr *offset) {
     return whole;
 }
 
+// ---- comparisons in unrolled loops ----
+
+// The left side of a comparison, looked through; an integer that is cast is that integer.
+static Expr *compared(Gen *gen, Expr *key, Expr *left) {
+    Expr *sum = map_get(gen->address.offsets, key);
+    if (sum) return sum;
+    if (left->kind == EXPR_CAST && left->operand->type == TYPE_I64 && known_of(gen, left->operand).narrow)
+        left = left->operand;
+    sum = simplify_expr(gen->arena, gen->kernel.facts, open_lets(gen, left));
+    map_put(gen->address.offsets, key, sum);
+    return sum;
+}
+
+static bool within_32_bits(Gen *gen, const Expr *right, const Expr *rest) {
+    Range a = range_of(gen->kernel.facts, right), b = range_of(gen->kernel.facts, rest);
+    return is_narrow(a) && is_narrow(b) && is_narrow((Range){a.low - b.high, a.high - b.low});
+}
+
+bool emit_step(Gen *gen, Expr *comparison, Step *out) {
+    Expr *left = comparison->binary.a, *right = comparison->binary.b, *rest = NULL;
+    Terms terms = {0};
+    bool steps = false, signed_ = left->type == TYPE_I32 || left->type == TYPE_I64;
+    if (!signed_ || !known_of(gen, left).narrow) return false;
+    if (!collect_terms(compared(gen, comparison, left), &terms)) return false;
+    out->constant = 0;
+    for (int i = 0; i < terms.count; i++) {
+        int64_t constant = 0;
+        bool known = value_const(emit_index(gen, terms.items[i]), &constant);
+        out->constant += constant;
+        steps |= known && terms.items[i]->kind != EXPR_INT;
+        if (!known) rest = rest ? e_add(gen->arena, rest, terms.items[i]) : terms.items[i];
+    }
+    if (!steps || !rest || !expr_is_stable(rest) || !within_32_bits(gen, right, rest)) return false;
+    Value bound = fit_bits(gen, emit_expr(gen, right), 32, false),
+          moved = fit_bits(gen, emit_index(gen, rest), 32, false);
+    out->bound = LLVMBuildNSWSub(gen->builder, bound, moved, "");
+    return is_narrow((Range){out->constant, out->constant});
+}
+
 // Written as a chain, of which all but the last link are what the iterations before made.
 static Value add_strides(Gen *gen, Value base, LLVMTypeRef element, const Offset *offset) {
     enum { LONGEST_CHAIN = 16 };

@@ -34,6 +34,16 @@ static void emit_mbarrier_arrive(Gen *gen, const OpCall *call) {
                                                : const_i32(gen, 1));
 }
 
+// Without a branch: at the end of a loop the assembler would take the warps for diverged in its next iteration, and
+// keep addresses and descriptors in ordinary registers.
+void emit_arrival_if(Gen *gen, const OpCall *call, Value condition) {
+    Value args[] = {LLVMBuildPtrToInt(gen->builder, barrier_address(gen, call), gen->types.i64, ""),
+                    LLVMBuildZExt(gen->builder, condition, gen->types.i32, "")};
+    build_asm(gen,
+              "{ .reg .pred p; .reg .b64 state; setp.ne.b32 p, $1, 0; @p mbarrier.arrive.shared.b64 state, [$0]; }",
+              "l,r,~{memory}", gen->types.none, 2, args);
+}
+
 static void emit_mbarrier_expect(Gen *gen, const OpCall *call) {
     CALL(gen, "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta", gen->types.i64, barrier_address(gen, call),
          emit_i32(gen, ARG_EXPR(gen, call, MBARRIER_EXPECT, bytes)));

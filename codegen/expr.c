@@ -238,6 +238,10 @@ static LLVMRealPredicate float_predicate(BinaryOp op) {
 
 static Value emit_comparison(Gen *gen, Expr *expr) {
     Expr *a = expr->binary.a, *b = expr->binary.b;
+    Step step;
+    if (emit_step(gen, expr, &step))
+        return LLVMBuildICmp(gen->builder, int_predicate(expr->binary.op, false), const_i32(gen, step.constant),
+                             step.bound, "");
     Value left = emit(gen, a), right = emit(gen, b);
     if (type_is_float(a->type)) {
         left = to_compute(gen, left, a->type);

@@ -217,7 +217,14 @@ Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef
 typedef struct Known {
     bool narrow, nonnegative;
 } Known;
-Known known_of(Gen *gen, Expr *expr);                                // of an i64 expression
+Known known_of(Gen *gen, Expr *expr);   // of an i64 expression
+// A comparison in an unrolled loop, whose iterator is q: `q * 8 + rest > bound` as `constant > bound - rest`. What changes
+// from copy to copy is then a constant, and the other side is computed once. False: it is none.
+typedef struct Step {
+    int64_t constant;
+    Value bound;   // i32
+} Step;
+bool emit_step(Gen *gen, Expr *comparison, Step *out);
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
@@ -317,6 +324,7 @@ unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope
 
 // ---- async.c, cluster.c ----
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
+void emit_arrival_if(Gen *gen, const OpCall *call, Value condition);   // mbarrier_arrive of one arrival
 
 // ---- wgmma.c ----
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait

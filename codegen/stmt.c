@@ -156,11 +156,24 @@ static void prepare_arm(Gen *gen, const Block *arm) {
     }
 }
 
+// One arrival, which needs no branch.
+static bool is_predicated(const Stmt *stmt) {
+    const Block *then = &stmt->if_.then;
+    if (then->count != 1 || stmt->if_.otherwise.count) return false;
+    const Stmt *arrive = then->items[0];
+    return is_call(arrive, OP_MBARRIER_ARRIVE) && arrive->call.count == 1 && attr_get(arrive->attrs, ATTR_PREDICATED);
+}
+
 static void emit_if(Gen *gen, Stmt *stmt) {
     Value condition = emit_expr(gen, stmt->if_.condition);
     int64_t constant;
     if (value_const(condition, &constant)) {
         emit_arm(gen, stmt, constant != 0);
+        return;
+    }
+    if (is_predicated(stmt)) {
+        OpCall call = call_of(stmt->if_.then.items[0]);
+        emit_arrival_if(gen, &call, condition);
         return;
     }
     prepare_arm(gen, &stmt->if_.then);

@@ -200,6 +200,7 @@ static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span 
     EXPECT(l->context->failure, arrivals > 0, "an mbarrier on which nothing arrives");
     Arg args[] = {arg_element(l->arena, bar, at), arg_int(l->arena, arrivals)};
     block_call(l->arena, out, loc, OP_MBARRIER_ARRIVE, arrivals > 1 ? 2 : 1, args);
+    attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_PREDICATED, 0, NULL);
 }
 
 // One arrival a warp, behind what all its lanes did.

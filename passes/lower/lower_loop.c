@@ -119,6 +119,25 @@ static void emit_guarded_elements(const Version *version, Block *out) {
     emit_groups(&plain, out);
 }
 
+// `@voted if (f != 1) x = x * f`: where a warp does it, all of its threads may: x * 1 is x.
+static const Block *without_test(const TileLoop *loop) {
+    const Stmt *stmt = loop->body.items[0], *scale;
+    if (loop->body.count != 1 || stmt->kind != STMT_IF || stmt->if_.otherwise.count) return &loop->body;
+    scale = stmt->if_.then.count == 1 ? stmt->if_.then.items[0] : NULL;
+    const Expr *factor = scale ? scale_of(scale) : NULL, *test = stmt->if_.condition;
+    bool same = factor && is_binary(test, BIN_NE) && type_is_float(factor->type) && expr_equal(test->binary.a, factor);
+    return same && test->binary.b->kind == EXPR_FLOAT && test->binary.b->real == 1 ? &stmt->if_.then : &loop->body;
+}
+
+static void emit_unless_skipped(const Version *version, Block *out) {
+    Block *voted = unless_skipped(version, out);
+    TileLoop loop = *version->loop;
+    Version voting = *version;
+    if (voted != out && attr_get(loop.origin->attrs, ATTR_VOTED)) loop.body = *without_test(&loop);
+    voting.loop = &loop;
+    emit_groups(&voting, voted);
+}
+
 void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, int64_t count, Block *out) {
     Arena *arena = lower->arena;
     TileAccessVec accesses = {0};
@@ -143,7 +162,7 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
     facts_release(lower->facts, mark);
     leave_out(&version);
     if (!two) {
-        emit_groups(&version, unless_skipped(&version, out));
+        emit_unless_skipped(&version, out);
     } else if (!whole) {
         emit_guarded_elements(&version, out);
     } else {

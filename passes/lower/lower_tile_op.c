@@ -69,6 +69,7 @@ static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) 
     Expr *within = e_rem(arena, lower_thread(lower), lower->threads / groups);
     Block *first = block_if(arena, out, e_eq(arena, within, e_int(arena, 0)));
     block_call(arena, first, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
+    vec_last(first)->attrs = arrive->attrs;
     return true;
 }
 
