@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Predicted clocks of layout conversions of two builds of tilec: none more, and the sum less.
 
-    conversion_cycles.py OLD NEW [--targets sm_80,sm_90a] [FILE...]     default: all examples
+    conversion_cycles.py OLD NEW [--targets sm_80,sm_90a] [--all] [FILE...]     default: all examples
 
 Conversions are what lowering needs between layouts: shuffles (`@clocks`), copies from and to scratch in shared memory (`@scratch`), and the
 bank conflicts of all other statements, which are what the layout of a shared tile does not convert well. A wavefront takes a clock of a
@@ -88,6 +88,7 @@ def main():
     parser.add_argument("new", type=pathlib.Path)
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     parser.add_argument("--targets", type=lambda text: text.split(","), default=["sm_80", "sm_90a"])
+    parser.add_argument("--all", action="store_true", help="print kernels that are equal, too")
     options = parser.parse_args()
     sums, more = [0, 0], 0
     for target in options.targets:
@@ -100,7 +101,7 @@ def main():
                     before, now = before + clocks_of(one, left_out), now + clocks_of(other, left_out)
                 sums = [sums[0] + before, sums[1] + now]
                 more += now > before
-                if before != now:
+                if before != now or options.all:
                     print(f"{target} {path.name} {name}: {before} -> {now} clocks{'   MORE' if now > before else ''}")
     print(f"{sums[0]} -> {sums[1]} clocks, {more} kernels with more")
     return 1 if more or sums[1] > sums[0] else 0
