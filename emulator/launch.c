@@ -1,6 +1,7 @@
 // Launches: arguments to dims, the choice of a variant, and the run of a kernel, program or reference.
 #include "emulator/machine.h"
 #include "ir/print.h"
+#include "ir/query.h"
 #include <string.h>
 
 static const uint64_t MOST_STEPS = 1000000000;   // instructions of a CTA; beyond, it is taken to be endless
@@ -242,6 +243,19 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
     return !b.why;
 }
 
+// The arguments with all leading dims as one where the function has one for them. NULL: *why they are not.
+static const EmuArg *merge_arguments(const Func *func, int count, const EmuArg *args, Arena *arena, const char **why) {
+    EmuArg *merged = arena_copy(arena, args, sizeof *args * (size_t)count);
+    *why = NULL;
+    for (int i = 0; i < count && i < func_argument_count(func) && !*why; i++) {
+        const Buf *buf = func_argument(func, i)->buf;
+        if (!buf || !buf->leading || !args[i].tensor) continue;
+        EmuTensor *tensor = merged[i].tensor = arena_copy(arena, args[i].tensor, sizeof *tensor);
+        *why = merge_leading(arena, buf->name, buf->rank, &tensor->rank, tensor->shape, tensor->strides);
+    }
+    return *why ? NULL : merged;
+}
+
 // ---- the choice ----
 // The first part of a conjunction that does not hold; NULL: it holds.
 static const Expr *failing_condition(const Module *module, const Func *func, const Expr *condition, int count,
@@ -257,7 +271,8 @@ static const Expr *failing_condition(const Module *module, const Func *func, con
 
 static bool accepts(const Module *module, const Func *func, int count, const EmuArg *args, const char **why) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
-    if (!bind_dims(module, func, count, args, dims, module->arena, why)) return false;
+    args = merge_arguments(func, count, args, module->arena, why);
+    if (!args || !bind_dims(module, func, count, args, dims, module->arena, why)) return false;
     const Expr *fails = func->when ? failing_condition(module, func, func->when, count, args, dims) : NULL;
     if (fails) *why = arena_printf(module->arena, "its condition %s does not hold", expr_text(module->arena, fails));
     return !fails;
@@ -321,7 +336,8 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
               Arena *keep, EmuReport *out) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
     const char *why = NULL;
-    if (!bind_dims(module, func, count, args, dims, module->arena, &why)) {
+    args = merge_arguments(func, count, args, module->arena, &why);
+    if (!args || !bind_dims(module, func, count, args, dims, module->arena, &why)) {
         diag(module->sink, func->loc, T_EMU_ARGUMENTS, func->name, why);
         return false;
     }

@@ -19,7 +19,7 @@ typedef enum {
     N_REFERENCE,   // name                [block]
     N_TEST,        // name                   [list of N_NAMED, block?, tolerance]
     N_CPARAM,      // name                   [N_NAME after the colon?]
-    N_PARAM,       // name        AstMode    [N_NAME of the type, dims?, strides?]
+    N_PARAM,       // name        AstMode    [N_NAME of the type, dims?, strides?, list of N_ITER?, list of indices?]
     N_ATTR,        // name                   arguments
     // statements
     N_BLOCK,     //                        statements
@@ -69,6 +69,7 @@ typedef enum { AST_IN, AST_OUT, AST_INOUT, AST_SHARED, AST_FRAGMENT, AST_LOCAL }
 typedef enum { DECL_SHARED, DECL_FRAGMENT, DECL_LOCAL, DECL_SCRATCH } AstScope;
 
 enum { AST_PLAIN = -1 };           // `=` without an operation
+enum { AST_LEADING = 1 };          // a parameter's dims: the first stands for all leading ones
 enum { AST_MAX_NESTING = 256 };    // brackets, and bodies, inside each other
 enum { AST_MAX_PRINTED = 1024 };   // brackets in printed IR, where inlining may have nested more
 enum { AST_MAX_DEPTH = 1024 };     // nodes: a chain such as a + b + c... and statements without braces count too

@@ -73,6 +73,47 @@ static void put_exprs(const char *name, const Node *list, StrBuf *out) {
     sb_char(out, ']');
 }
 
+// ---- shapes of arguments ----
+static const char *text_of(const Node *node, Arena *arena) {
+    StrBuf text;
+    sb_init(&text, arena);
+    put(node, &text);
+    return sb_text(&text);
+}
+
+static const char *extent_of_binary(const Node *param, const Node *index, Arena *arena);
+
+// One more than the largest value of an index of a layout (as index_map.c finds it).
+static const char *extent_of(const Node *param, const Node *index, Arena *arena) {
+    const Node *coordinates = ast_kid(param, 3);
+    for (int k = 0; index->kind == N_NAME && k < coordinates->count; k++)
+        if (strcmp(coordinates->kids[k]->text, index->text) == 0) return text_of(param->kids[1]->kids[k], arena);
+    if (index->kind == N_BINARY) return extent_of_binary(param, index, arena);
+    return arena_printf(arena, "(%s + 1)", text_of(index, arena));
+}
+
+static const char *extent_of_binary(const Node *param, const Node *index, Arena *arena) {
+    const char *a = extent_of(param, index->kids[0], arena), *by = text_of(index->kids[1], arena);
+    switch (index->op) {
+    case BIN_DIV: return arena_printf(arena, "ceildiv(%s, %s)", a, by);
+    case BIN_MOD: return by;
+    case BIN_MUL: return arena_printf(arena, "(((%s - 1) * %s) + 1)", a, by);
+    default: return arena_printf(arena, "((%s + %s) - 1)", a, extent_of(param, index->kids[1], arena));
+    }
+}
+
+static void put_shape(const Node *param, StrBuf *out) {
+    const Node *dims = ast_kid(param, 1), *map = ast_kid(param, 4);
+    const char *before = dims && dims->op == AST_LEADING ? ".." : "";
+    sb_str(out, ", \"shape\": [");
+    for (int i = 0; dims && i < (map ? map : dims)->count; i++) {
+        const char *text = map ? extent_of(param, map->kids[i], out->arena) : text_of(dims->kids[i], out->arena);
+        sb_str(out, i ? ", " : "");
+        json_quote(out, i ? text : arena_printf(out->arena, "%s%s", before, text));
+    }
+    sb_char(out, ']');
+}
+
 static const char *alias_of(const Node *param) {
     for (int i = 0; param->attrs && i < param->attrs->count; i++) {
         const Node *attr = param->attrs->kids[i], *name = ast_kid(attr, 0);
@@ -90,7 +131,7 @@ static void put_param(const Node *param, StrBuf *out) {
     put_member("type", param->kids[0]->text, out);
     if ((dims || param->op != AST_IN) && param->op <= AST_INOUT) {
         sb_printf(out, ", \"mode\": \"%s\"", modes[param->op]);
-        put_exprs("shape", dims, out);
+        put_shape(param, out);
         if (strides) put_exprs("strides", strides, out);
         if (alias) sb_str(out, ", "), put_member("alias", alias, out);
     }

@@ -75,6 +75,7 @@ Buf *im2col_view(Sema *s, const Node *node) {
     if (node->count == 0) why = "has no tensor";
     else if (!tensor) return NULL;
     else if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param) why = "is of something other than a tensor parameter";
+    else if (find(s, node->kids[0]->text)->kind == SYMBOL_VIEW) why = "is of a tensor with a layout";
     else if (count < 1 || count > MOST_WINDOWS || tensor->rank != count + 2)
         why = "has not a window for each dim of its tensor but the first and the last";
     if (why) {

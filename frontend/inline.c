@@ -191,6 +191,10 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const View *
     int rank = param->kids[1] ? param->kids[1]->count : 0;
     const Buf *buf = view->buf;
     if (type == TYPE_NONE) return false;
+    if (has_index_map(param) || (param->kids[1] && param->kids[1]->op == AST_LEADING)) {
+        diag(s->sink, param->span, T_PARAM_OF_MACRO, param->text);
+        return false;
+    }
     if ((scopes[param->op] & (int)buf->scope) && type == buf->type && rank == view->rank) return true;
     Diag *d = diag(s->sink, arg->span, T_MACRO_ARGUMENT, buf->name, param->text);
     diag_label(d, param->span, "the parameter");

@@ -83,8 +83,8 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %precedence UNARY
 
 %type <text> name
-%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param dims strides exprs
-%type <node> binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
+%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param param_dims dims strides index_map exprs
+%type <node> coordinates coordinate binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
 %type <node> place call idxs idx args args1 arg expr type const body
 %type <node> tiles channel_options
 %type <op> mode loop scope
@@ -149,7 +149,20 @@ params: %empty                        { $$ = LIST(@$); }
 params1: param                        { $$ = parse_push(p, LIST(@$), $1); }
  | params1 ',' param                  { $$ = parse_push(p, $1, $3); }
  ;
-param: name ':' mode type dims strides attrs         { $$ = parse_attrs(NODE(N_PARAM, @1, $1, $3, 3, $4, $5, $6), $7); }
+param: name ':' mode type param_dims strides index_map attrs
+                                      { $$ = parse_attrs(parse_param(p, @1, $1, $3, $4, $5, $6, $7), $8); }
+ ;
+param_dims: dims
+ | '[' DOTDOT exprs ']'               { $$ = $3; $$->op = AST_LEADING; }
+ | '[' coordinates ']'                { $$ = $2; }
+ ;
+coordinates: coordinate               { $$ = parse_push(p, LIST(@$), $1); }
+ | coordinates ',' coordinate         { $$ = parse_push(p, $1, $3); }
+ ;
+coordinate: name IN expr              { $$ = NODE(N_ITER, @1, $1, 0, 3, NULL, $3, NULL); }
+ ;
+index_map: %empty                     { $$ = NULL; }
+ | LAYOUT '[' exprs ']'               { $$ = $3; $$->span = @$; }
  ;
 mode: %empty                          { $$ = AST_IN; }
  | OUT                                { $$ = AST_OUT; }

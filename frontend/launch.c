@@ -3,6 +3,7 @@
 // A kernel with compile-time names is made for each call's values: given by name, or read off the arguments (a constant
 // extent, an element type), or -D. It gets a name of its own, such as scale__D_64.
 #include "frontend/sema.h"
+#include "ir/query.h"
 #include <string.h>
 
 // ---- arguments ----
@@ -32,14 +33,20 @@ static const Node *launch_arg(const Node *call, const Node *kernel, int at) {
 static const Buf *passed_tensor(Sema *s, const Node *call, const Node *kernel, int at) {
     const Node *arg = launch_arg(call, kernel, at);
     Symbol *symbol = arg && arg->kind == N_NAME ? find(s, arg->text) : NULL;
-    return symbol && symbol->kind == SYMBOL_BUF && kernel->kids[1]->kids[at]->kids[1] ? symbol->buf : NULL;
+    bool mapped = symbol && symbol->kind == SYMBOL_VIEW && symbol->view->declared;
+    if (!symbol || !kernel->kids[1]->kids[at]->kids[1]) return NULL;
+    return symbol->kind == SYMBOL_BUF ? symbol->buf : mapped ? symbol->view->buf : NULL;
 }
 
 // From dim *d on, the first that the parameter calls `name` and whose extent in the tensor is constant.
 static bool extent_named(Sema *s, const Node *param, const Buf *buf, const char *name, int *d, int64_t *extent) {
-    for (; *d < param->kids[1]->count && *d < buf->rank; ++*d) {
+    int dims = param->kids[1]->count;
+    bool leading = param->kids[1]->op == AST_LEADING;
+    for (; *d < dims; ++*d) {
         const Node *dim = param->kids[1]->kids[*d];
-        if (dim->kind == N_NAME && strcmp(dim->text, name) == 0 && expr_const(known_extent(s, buf, *d), extent))
+        int at = leading ? buf->rank - dims + *d : argument_dim(param, *d);
+        if (at < 0 || at >= buf->rank || (leading && *d == 0)) continue;
+        if (dim->kind == N_NAME && strcmp(dim->text, name) == 0 && expr_const(known_extent(s, buf, at), extent))
             return true;
     }
     return false;
@@ -135,15 +142,17 @@ static Func *callee(Sema *s, const Node *call, const Node *kernel) {
 
 static bool check_tensor(Sema *s, const Node *node, const Buf *buf, const Buf *param) {
     Diag *d = NULL;
-    if (buf->type != param->type || buf->rank != param->rank || buf->scope != SCOPE_GLOBAL)
+    int more = buf->rank - param->rank;   // leading dims, which the launch makes one
+    if (buf->type != param->type || !param_takes_rank(param, buf->rank) || buf->scope != SCOPE_GLOBAL)
         d = diag(s->sink, node->span, T_LAUNCH_TENSOR, buf->name, param->name, type_text(param->type), param->rank);
     else if (param->mode != MODE_IN && buf->is_param && buf->mode == MODE_IN)
         d = diag(s->sink, node->span, T_READ_ONLY, buf->name);
     if (d) diag_label(d, param->loc, "the parameter");
-    for (int i = 0; !d && i < buf->rank; i++) {
+    for (int i = param->leading; !d && i < param->rank; i++) {
         int64_t want, got;
-        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, i), &got) || want == got) continue;
-        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, i, buf->name, (long long)got);
+        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, i + more), &got) || want == got)
+            continue;
+        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, i + more, buf->name, (long long)got);
     }
     return !d;
 }

@@ -160,12 +160,28 @@ static void declare_dims(Walk *w, const Node *list) {
     }
 }
 
+// Coordinates are names in the indices of the layout alone; their extents are the dims.
+static void walk_param(Walk *w, const Node *param) {
+    const Node *coordinates = ast_kid(param, 3), *map = ast_kid(param, 4);
+    OutlineScope *outer = w->scope;
+    for (int i = 0; i < 3; i++) walk(w, ast_kid(param, i));
+    if (coordinates && map) {
+        open_scope(w, outer, join(coordinates->span, map->span));
+        for (int k = 0; k < coordinates->count; k++)
+            declare_name(w, NAME_ITERATOR, coordinates->kids[k]->text, coordinates->kids[k]->span);
+        walk_all(w, map);
+        w->scope = outer;
+    }
+    walk_all(w, param->attrs);
+    declare_name(w, NAME_PARAMETER, param->text, param->span);
+}
+
 static void walk_params(Walk *w, const Node *params) {
     for (int i = 0; i < params->count; i++) {
         declare_dims(w, ast_kid(params->kids[i], 1));
         declare_dims(w, ast_kid(params->kids[i], 2));
     }
-    for (int i = 0; i < params->count; i++) declare_behind(w, NAME_PARAMETER, params->kids[i]);
+    for (int i = 0; i < params->count; i++) walk_param(w, params->kids[i]);
 }
 
 static void walk_launchable(Walk *w, const Node *node) {

@@ -39,8 +39,14 @@ static void bare_dim(Sema *s, const Node *dim) {
     vec_push(s->arena, &s->func->dims, var);
 }
 
-static void bare_dims(Sema *s, const Node *list) {
+static void bare_strides(Sema *s, const Node *list) {
     for (int i = 0; list && i < list->count; i++) bare_dim(s, list->kids[i]);
+}
+
+static void bare_dims(Sema *s, const Node *param) {
+    const Node *dims = param->kids[1];
+    for (int i = 0; dims && i < dims->count; i++)
+        if (argument_dim(param, i) >= 0) bare_dim(s, dims->kids[i]);
 }
 
 // A name inside a dim's expression must be bound elsewhere: `E + 1` is checked, not solved.
@@ -65,29 +71,43 @@ static void dim_expressions(Sema *s, const Node *list, Expr **out) {
     }
 }
 
-static Buf *tensor_param(Sema *s, const Node *param) {
-    const Node *dims = param->kids[1], *strides = param->kids[2];
+// Strides in elements, of the argument's dims.
+static void read_strides(Sema *s, const Node *param, Buf *buf) {
+    const Node *strides = param->kids[2];
+    Expr *steps[LAYOUT_MAX_RANK];
+    if (strides && strides->count != buf->rank) {
+        diag(s->sink, strides->span, T_STRIDES_COUNT, param->text, buf->rank, strides->count);
+    } else if (strides) {
+        dim_expressions(s, strides, steps);
+        buf->strides = arena_copy(s->arena, steps, sizeof *steps * (size_t)buf->rank);
+    }
+}
+
+// *view: what the name means, where that is not the argument itself.
+static Buf *tensor_param(Sema *s, const Node *param, View **view) {
+    const Node *dims = param->kids[1];
+    bool mapped = has_index_map(param);
     Type type = find_type(s, param->kids[0]);
     if (type == TYPE_NONE) type = TYPE_F32;
     if (s->context == IN_REFERENCE && type_is_float(type)) type = TYPE_F64;   // rounded once, at the end
     if (type_kind(type) == KIND_OPAQUE) diag(s->sink, param->span, T_NOT_SCALAR_TYPE, type_text(type));
     if (param->op > AST_INOUT) diag(s->sink, param->span, T_PARAM_SCOPE, param->text);
-    Expr *shape[LAYOUT_MAX_RANK], *steps[LAYOUT_MAX_RANK];
+    Expr *shape[LAYOUT_MAX_RANK], *places[LAYOUT_MAX_RANK];
     if (dims->count > LAYOUT_MAX_RANK) {
         diag(s->sink, param->span, T_DIMS_COUNT, param->text, LAYOUT_MAX_RANK);
         return NULL;
     }
     dim_expressions(s, dims, shape);
-    Buf *buf = buf_new(s->arena, param->text, SCOPE_GLOBAL, type, dims->count, shape, place_of(s, param->span));
+    if (mapped && !(*view = index_map_read(s, param, shape, places))) return NULL;
+    int rank = mapped ? param->kids[4]->count : dims->count;
+    Buf *buf =
+        buf_new(s->arena, param->text, SCOPE_GLOBAL, type, rank, mapped ? places : shape, place_of(s, param->span));
     buf->mode = param->op == AST_OUT ? MODE_OUT : param->op == AST_INOUT ? MODE_INOUT : MODE_IN;
     buf->is_param = true;
-    if (!strides) return buf;
-    if (strides->count != dims->count) {
-        diag(s->sink, strides->span, T_STRIDES_COUNT, param->text, dims->count, strides->count);
-        return buf;
-    }
-    dim_expressions(s, strides, steps);
-    buf->strides = arena_copy(s->arena, steps, sizeof *steps * (size_t)dims->count);
+    buf->leading = dims->op == AST_LEADING;
+    read_strides(s, param, buf);
+    if (mapped) (*view)->buf = buf;
+    if (mapped) index_map_check(s, *view, param->span);
     return buf;
 }
 
@@ -96,7 +116,9 @@ static bool names_dim(const Node *params, const char *name) {
     for (int i = 0; i < params->count; i++) {
         const Node *dims = params->kids[i]->kids[1];
         for (int d = 0; dims && d < dims->count; d++)
-            if (dims->kids[d]->kind == N_NAME && strcmp(dims->kids[d]->text, name) == 0) return true;
+            if (argument_dim(params->kids[i], d) >= 0 && dims->kids[d]->kind == N_NAME &&
+                strcmp(dims->kids[d]->text, name) == 0)
+                return true;
     }
     return false;
 }
@@ -153,7 +175,7 @@ bool choices_exclude(Sema *s) {
 
 // ---- tensors that may be one ----
 static bool same_tensors(const Buf *a, const Buf *b) {
-    bool same = a->type == b->type && a->rank == b->rank && !a->strides == !b->strides;
+    bool same = a->type == b->type && a->rank == b->rank && a->leading == b->leading && !a->strides == !b->strides;
     for (int d = 0; same && d < a->rank; d++)
         same = expr_equal(a->shape[d], b->shape[d]) && (!a->strides || expr_equal(a->strides[d], b->strides[d]));
     return same;
@@ -173,7 +195,8 @@ static void take_alias(Sema *s, Param *param, Span span) {
     attr_remove(&param->attrs, ATTR_ALIAS);
     if (!name || !s->func || s->context == IN_REFERENCE || s->context == IN_FILL) return;
     Symbol *symbol = find(s, name);
-    Buf *written = symbol && symbol->kind == SYMBOL_BUF ? symbol->buf : NULL;
+    bool mapped = symbol && symbol->kind == SYMBOL_VIEW && symbol->view->declared;
+    Buf *written = symbol && symbol->kind == SYMBOL_BUF ? symbol->buf : mapped ? symbol->view->buf : NULL;
     const char *problem = param->buf ? alias_problem(s->func, param->buf, written) : "only tensors have one";
     if (problem) diag(s->sink, span, T_ALIAS, name, problem);
     else param->buf->alias_of = written;
@@ -191,17 +214,20 @@ void parameters(Sema *s, const Node *kernel) {
             vec_push(s->arena, &s->func->params, hole);
         }
     }
-    for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[1]);
-    for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]->kids[2]);
+    for (int i = 0; i < params->count; i++) bare_dims(s, params->kids[i]);
+    for (int i = 0; i < params->count; i++) bare_strides(s, params->kids[i]->kids[2]);
     for (int i = 0, at = 0; i < params->count; i++) {
         Param *out = &s->func->params.items[at];
         at += !is_left_out(s, params->kids[i]);
-        Buf *buf = has_dims(params->kids[i]) ? tensor_param(s, params->kids[i]) : NULL;
+        View *view = NULL;
+        Buf *buf = has_dims(params->kids[i]) ? tensor_param(s, params->kids[i], &view) : NULL;
         if (!buf) continue;
         Span loc;
         out->attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
         out->buf = buf;
-        declare_buf(s, buf, params->kids[i]->span);
+        if (view) attr_set_text(s->arena, &out->attrs, ATTR_LAYOUT, index_map_text(s, view));
+        if (view) declare_view(s, params->kids[i]->text, view, params->kids[i]->span);
+        else declare_buf(s, buf, params->kids[i]->span);
     }
     for (int i = 0, at = 0; i < params->count; i++)
         if (!is_left_out(s, params->kids[i])) take_alias(s, &s->func->params.items[at++], params->kids[i]->span);

@@ -49,6 +49,15 @@ Node *parse_body(Parse *p, Node *stmt) {
     return parse_node(p, N_BLOCK, stmt->span, NULL, 0, 1, stmt);
 }
 
+Node *parse_param(Parse *p, Span span, const char *name, int mode, Node *type, Node *dims, Node *strides, Node *map) {
+    Node *coordinates = ast_kid(dims, 0) && dims->kids[0]->kind == N_ITER ? dims : NULL;
+    if (coordinates) {
+        dims = parse_node(p, N_LIST, coordinates->span, NULL, 0, 0);
+        for (int i = 0; i < coordinates->count; i++) parse_push(p, dims, coordinates->kids[i]->kids[1]);
+    }
+    return parse_node(p, N_PARAM, span, name, mode, 5, type, dims, strides, coordinates, map);
+}
+
 Node *parse_attrs(Node *stmt, Node *attrs) {
     if (attrs) stmt->attrs = attrs;
     return stmt;

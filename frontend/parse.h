@@ -37,6 +37,8 @@ Node *parse_push(Parse *p, Node *list, Node *kid);
 Node *parse_body(Parse *p, Node *stmt);   // a body without braces becomes a block
 Node *parse_attrs(Node *stmt, Node *attrs);
 Span parse_join(Span first, Span last);
+// A parameter. `dims` with coordinates (N_ITER) becomes their extents, and a list of their own.
+Node *parse_param(Parse *p, Span span, const char *name, int mode, Node *type, Node *dims, Node *strides, Node *map);
 const char *parse_source_text(Parse *p, Span span);   // what stands there, quoted
 size_t parse_offset(const Parse *p, Span span);       // of its first byte in the text
 // How the language spells what the text around an unexpected token means in C or Python; NULL: no such spelling. *fix: the

@@ -4,7 +4,7 @@
 //     fold.c      arithmetic of untyped constants     expr.c      expressions
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
 //     views.c     views of buffers                    view_calls.c, view_moves.c    their names; copies of them
-//     im2col.c    views for convolutions
+//     im2col.c    views for convolutions              index_map.c  layouts of tensor parameters
 //     stmt.c      statements                          roles.c     roles
 //     decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
@@ -17,6 +17,7 @@
 #pragma once
 #include "frontend/syntax.h"
 #include "ir/build.h"
+#include "ir/facts.h"
 
 typedef __int128 Wide;   // room for every i64 and u64, and for noticing what is neither
 
@@ -50,6 +51,7 @@ typedef struct View {
     Buf *buf;
     int rank;
     bool whole;                     // the buffer itself
+    bool declared;                  // by its parameter, whose argument is the buffer (index_map.c)
     Var *at[LAYOUT_MAX_RANK];       // its coordinates
     Expr *shape[LAYOUT_MAX_RANK];   // with compile-time values put in
     Expr *index[LAYOUT_MAX_RANK];   // of the buffer, over `at`
@@ -152,9 +154,11 @@ typedef struct Sema {
     int constant;    // > 0: inside an expression that must be constant
     int loops;       // loops around, for break
     Map *naturals;   // iterators that are never negative
-    Map *tiles;      // a channel's buffer -> ChannelTiles
-    Map *held;       // a handle's variable -> the channel's buffer
-    int copied;      // > 0: inside an expression that passes may copy, so that what happens once is bound before it
+    Facts *facts;    // of facts_of: its conditions, iterators and lets so far
+    const Func *facts_of;
+    Map *tiles;   // a channel's buffer -> ChannelTiles
+    Map *held;    // a handle's variable -> the channel's buffer
+    int copied;   // > 0: inside an expression that passes may copy, so that what happens once is bound before it
     bool in_parallel, in_thread;
     bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
@@ -237,6 +241,7 @@ void call_statement(Sema *s, const Node *node, bool is_async);
 
 // ---- views.c ----
 const View *view_of_buffer(Sema *s, Buf *buf);
+Facts *known_facts(Sema *s);                                                       // of the function that is made
 const View *view_slice(Sema *s, const View *of, const ViewSlice *slices);          // one for each dim
 const View *view_permute(Sema *s, const View *of, const int *order);               // dim k is dim order[k] of the other
 const View *view_transpose(Sema *s, const View *of);                               // the last two dims exchanged
@@ -272,6 +277,16 @@ const View *written_view(Sema *s, const Node *node);   // x[i +: n, :], x.T
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
 Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in
+
+// ---- index_map.c ----
+bool has_index_map(const Node *param);
+int argument_dim(const Node *param, int dim);   // the argument's dim that is this one alone; -1: none
+// The view that the parameter's name is, without the buffer, and the extents of the argument; NULL: reported.
+View *index_map_read(Sema *s, const Node *param, Expr *const *shape, Expr **places);
+const char *index_map_text(Sema *s, const View *view);
+void index_map_check(Sema *s, const View *view, Span span);   // reports places of several elements
+const View *index_map_known(Sema *s,
+                            const View *declared);   // with compile-time values, and limits where they are needed
 
 // ---- im2col.c ----
 bool is_im2col(const Node *node);

@@ -23,6 +23,7 @@ Buf *buffer_named(Sema *s, const Node *node) {
     Symbol *symbol = find_or_report(s, node);
     if (!symbol) return NULL;
     if (symbol->kind == SYMBOL_BUF) return symbol->buf;
+    if (symbol->kind == SYMBOL_VIEW && symbol->view->declared) return symbol->view->buf;
     if (symbol->kind == SYMBOL_VALUE && is_poison(symbol->value)) return NULL;   // its declaration was reported
     const char *what = symbol->kind == SYMBOL_VIEW ? "a view, here," : arena_printf(s->arena, "'%s'", node->text);
     Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, what);
@@ -193,10 +194,16 @@ bool element_place(Sema *s, const Node *node, Place *out) {
     return true;
 }
 
+static bool names_argument(Sema *s, const Node *name) {
+    const Symbol *symbol = find(s, name->text);
+    return symbol && symbol->kind == SYMBOL_VIEW && symbol->view->declared;
+}
+
 Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
     Region *region;
     Place place;
-    if (node->kind == N_NAME && !is_view(s, node)) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
+    if (node->kind == N_NAME &&
+        (!is_view(s, node) || names_argument(s, node))) {   // a bare name is the whole buffer: `mbarrier_init(full, 1)`
         Buf *buf = buffer_named(s, node);
         region = buf ? region_whole(s->arena, buf) : NULL;
         if (buf && !or_whole) {

@@ -92,6 +92,7 @@ static void let(Sema *s, const Node *node) {
     }
     Var *var = declare_var(s, node->text, VAR_LET, expr->type, node->span);
     channel_holds(s, var, expr);
+    if (expr_is_stable(expr)) facts_bind(known_facts(s), var, expr);
     emit(s, s_let(s->arena, var, expr));
 }
 
@@ -190,6 +191,7 @@ static Iter iterator(Sema *s, const Node *node, bool first) {
     iter.var = declare_var(s, node->text, VAR_ITER, TYPE_I64, node->span);
     int64_t begin;
     if (expr_const(iter.begin, &begin) && begin >= 0) map_put(s->naturals, iter.var, iter.var);
+    facts_iter(known_facts(s), &iter);
     return iter;
 }
 
@@ -362,6 +364,7 @@ static void assumption(Sema *s, const Node *node) {
     Stmt *stmt = new_stmt(s, STMT_ASSUME, node);
     stmt->assume = condition;
     emit(s, stmt);
+    facts_assume(known_facts(s), condition, true);
 }
 
 // ---- which statements stand where ----

@@ -197,7 +197,10 @@ const View *view_named(Sema *s, const Node *node) {
         return buf ? view_of_buffer(s, buf) : NULL;
     }
     if (is_held(s, node)) return held_tile(s, node);
-    if (node->kind == N_NAME) return find(s, node->text)->view;
+    if (node->kind == N_NAME) {
+        const View *view = find(s, node->text)->view;
+        return view->declared ? index_map_known(s, view) : view;
+    }
     if (node->kind != N_CALL) return written_view(s, node);
     if (node->count == 0) {
         diag(s->sink, node->span, T_ARGUMENTS, node->text);

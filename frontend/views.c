@@ -17,6 +17,17 @@
 #include "ir/rewrite.h"
 #include <string.h>
 
+// ---- what is known ----
+
+// Variables of loops and lets keep their facts behind them: nothing names them there.
+Facts *known_facts(Sema *s) {
+    if (s->facts_of != s->func) {
+        s->facts = facts_new(s->arena, s->func);
+        s->facts_of = s->func;
+    }
+    return s->facts;
+}
+
 // ---- construction ----
 
 // The same buffer under new coordinates: `rank` of them, and none of the indices yet.
@@ -334,12 +345,35 @@ const char *view_neighbours(Sema *s, const View *view, int dim) {
                         place_text(s, view, dim), view->buf->name);
 }
 
+// The index over coordinates within the tile: (i * 64 + r) / 64 is i where r is below 64.
+static Expr *index_in_tile(Sema *s, const View *view, int index, const int64_t *tiles) {
+    Facts *facts = known_facts(s);
+    int mark = facts_mark(facts);
+    for (int k = 0; k < view->rank; k++) {
+        Iter iter = iter_new(s->arena, view->at[k], e_int(s->arena, tiles[k]));
+        facts_iter(facts, &iter);
+    }
+    Expr *simpler = simplify_expr(s->arena, facts, view->index[index]);
+    facts_release(facts, mark);
+    return simpler;
+}
+
+// The coordinates that the index uses, of which it is *start plus *dim; NULL: it is no such sum.
+static int read_index(Sema *s, const View *view, Expr *index, int *dim, Expr **start) {
+    int coordinates = coordinates_in(view, index, dim);
+    *start = coordinates ? start_along(s, index, view->at[*dim]) : index;
+    return coordinates;
+}
+
 // Why no region is this view; NULL: *out is one.
 static const char *region_dims(Sema *s, const View *view, const int64_t *tiles, RegionDim *dims, int *kept) {
     int used[LAYOUT_MAX_RANK] = {0}, count = 0;
     for (int d = 0; d < view->buf->rank; d++) {
-        int dim = -1, coordinates = coordinates_in(view, view->index[d], &dim);
-        Expr *start = coordinates ? start_along(s, view->index[d], view->at[dim]) : view->index[d];
+        int dim = -1;
+        Expr *start;
+        int coordinates = read_index(s, view, view->index[d], &dim, &start);
+        if (!start || coordinates > 1)
+            coordinates = read_index(s, view, index_in_tile(s, view, d, tiles), &dim, &start);
         if (!start || coordinates > 1 || (coordinates && used[dim]++)) return view_neighbours(s, view, dim);
         dims[d] = (RegionDim){.start = start, .tile = 1};
         if (!coordinates) continue;

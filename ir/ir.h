@@ -155,6 +155,7 @@ struct Buf {
     Expr **strides;              // [rank] in elements, global tensors only; NULL: dense row-major
     Mode mode;                   // global parameters
     bool is_param, is_scratch;   // a parameter; a program's workspace
+    bool leading;                // of a parameter: dim 0 is all leading dims of the argument as one, none is 1
     bool lowered;   // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
     const Layout
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen

@@ -345,6 +345,15 @@ static void put_stmt(Printer *p, const Stmt *stmt) {
 }
 
 // ---- functions ----
+static void put_shape(Printer *p, const Buf *buf) {
+    StrBuf *out = p->out, dims;
+    sb_init(&dims, p->arena);
+    p->out = &dims;
+    put_dims(p, buf->rank, buf->shape);
+    p->out = out;
+    sb_printf(out, buf->leading ? "[..%s" : "[%s", sb_text(&dims) + 1);
+}
+
 static void put_param(Printer *p, const Param *param) {
     static const char *const modes[] = {[MODE_IN] = "", [MODE_OUT] = "out ", [MODE_INOUT] = "inout "};
     const Buf *buf = param->buf;
@@ -352,7 +361,7 @@ static void put_param(Printer *p, const Param *param) {
         sb_printf(p->out, "%s: %s", var_text(p, param->var), type_text(param->var->type));
     } else {
         sb_printf(p->out, "%s: %s%s", buf_text(p, buf), modes[buf->mode], type_text(buf->type));
-        put_dims(p, buf->rank, buf->shape);
+        put_shape(p, buf);
         if (buf->strides) {
             sb_str(p->out, " strides ");
             put_indices(p, buf->rank, buf->strides);

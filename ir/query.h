@@ -13,6 +13,11 @@
 #include "ir/rewrite.h"
 #include "support/map.h"
 
+bool param_takes_rank(const Buf *param, int rank);   // the argument's
+// The dims of an argument for a parameter of `rank` dims whose first stands for all leading ones (Buf.leading), as that
+// many, in place; the arrays hold one more than *given. NULL, or why they are not one dim.
+const char *merge_leading(Arena *arena, const char *name, int rank, int *given, int64_t *shape, int64_t *strides);
+
 enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again
 
 // Where a loop over statements is: a path of blocks from its root to the current statement.

@@ -515,7 +515,7 @@ static void check_launch(Verifier *v, const Context *c, const Stmt *stmt) {
         if (arg->value) check_expr(v, c, arg->value);
         if (arg->region) check_region(v, c, arg->region);
         bool fits = !param || (param->buf ? arg->region && arg->region->buf->type == param->buf->type &&
-                                                arg->region->buf->rank == param->buf->rank
+                                                param_takes_rank(param->buf, arg->region->buf->rank)
                                           : arg->value != NULL);
         if (!fits && param->buf)
             REPORT(v, stmt->loc, T_LAUNCH_TENSOR, stmt->launch.callee, param->buf->name, type_text(param->buf->type),

@@ -255,7 +255,8 @@ static bool keyword_before_bracket(const SourceTree *tree, int token) {
     static const char *const words[] = {"in",      "for",      "if",         "while",   "grid",    "thread",
                                         "unroll",  "parallel", "pipelined",  "when",    "role",    "return",
                                         "cluster", "else",     "vectorized", "threads", "strides", NULL};
-    return in_words(tree, token, words) && !any_of(tree, token - 1, ".@");
+    bool layout = token_is(tree, token, "layout") && any_of(tree, token - 1, "]");   // of a parameter, behind its dims
+    return layout || (in_words(tree, token, words) && !any_of(tree, token - 1, ".@"));
 }
 
 // `test NAME (...)`, `channel NAME (...)`: what follows are no arguments.
@@ -290,6 +291,7 @@ bool token_spaced(const SourceTree *tree, int token) {
     if (any_of(tree, token, ".")) return before == TOKEN_NUMBER;
     if (any_of(tree, token, ",;)]")) return false;
     if (any_of(tree, token - 1, "([")) return false;
+    if (token_is(tree, token - 1, "..") && any_of(tree, token - 2, "[")) return false;   // all leading dims
     if (any_of(tree, token, ":"))
         return is_alternative(tree, token) || (before == TOKEN_SYMBOL && !any_of(tree, token - 1, ")]"));
     if (any_of(tree, token - 1, ".@")) return kind != TOKEN_WORD;

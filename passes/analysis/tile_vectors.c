@@ -55,14 +55,22 @@ static int64_t digit(const Expr *index, BinaryOp op, const Var *iter) {
     return expr_const(index->binary.b, &n) && n > 0 ? n : 0;
 }
 
-// x[.., iter / n, .., iter % n] of a tensor with rows of n, a power of two, elements: n; else 0.
+// start + iter / n, where start does not use it: n; else 0.
+static int64_t quotient(const Expr *index, const Var *iter) {
+    if (!is_binary(index, BIN_ADD)) return digit(index, BIN_DIV, iter);
+    const Expr *a = index->binary.a, *b = index->binary.b;
+    bool first = expr_uses_var(a, iter);
+    return first && expr_uses_var(b, iter) ? 0 : quotient(first ? a : b, iter);
+}
+
+// x[.., i + iter / n, .., iter % n] of a tensor with rows of n, a power of two, elements: n; else 0.
 static int64_t pieces(const TileAccess *access, const Var *iter) {
     const Buf *buf = access->buf;
     int64_t row;
     if (access->count == 0 || buf->scope != SCOPE_GLOBAL || !last_dim_is_dense(buf)) return 0;
     int64_t n = digit(access->indices[access->count - 1], BIN_MOD, iter);
     for (int d = 0; d + 1 < access->count; d++)
-        if (expr_uses_var(access->indices[d], iter) && digit(access->indices[d], BIN_DIV, iter) != n) return 0;
+        if (expr_uses_var(access->indices[d], iter) && quotient(access->indices[d], iter) != n) return 0;
     return expr_const(buf->shape[buf->rank - 1], &row) && row == n && (n & (n - 1)) == 0 ? n : 0;
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import json
+import math
 import os
 import sys
 import warnings
@@ -26,14 +27,22 @@ Selection.__doc__ = "What a launch does: index and symbol of its variant, kernel
 
 
 class Parameter:
-    """A parameter as it is declared: `name`, `type`, and of a tensor `mode`, `shape`, `alias`."""
-    __slots__ = ("name", "type", "mode", "shape", "strides", "alias", "dims")
+    """A parameter as it is declared: `name`, `type`, and of a tensor `mode`, `shape`, `alias`. Of `[..B, M, K]`, which takes any
+    number of leading dims, `leading` is B."""
+    __slots__ = ("name", "type", "mode", "shape", "strides", "alias", "dims", "leading")
 
     def __init__(self, declared):
         self.name, self.type = declared["name"], declared["type"]
         self.mode, self.shape = declared.get("mode"), declared.get("shape")
         self.strides, self.alias = declared.get("strides"), declared.get("alias")
         self.dims = [text if text.isidentifier() else None for text in self.shape or ()]
+        first = self.shape[0] if self.shape else ""
+        self.leading = first[2:] if first.startswith("..") else None
+
+    def split(self, shape):
+        """The leading dims that are one for the kernel, and the others."""
+        count = max(len(shape) - len(self.dims) + 1, 0) if self.leading else 0
+        return tuple(shape[:count]), tuple(shape[count:])
 
     @property
     def is_tensor(self):
@@ -72,6 +81,7 @@ class Bound:
     def __init__(self, kernel, given):
         self.kernel, self.given = kernel, given
         self.names = {}      # dims and integer scalars
+        self.leading = {}    # names of all leading dims: these
         self.types = {}      # compile-time names of types
         self.device = -2     # of the first tensor on a device
         self.like = None     # a tensor, for new ones
@@ -91,7 +101,11 @@ class Bound:
             self.device = device
         if p.type in self.kernel.type_names:
             self.types.setdefault(p.type, type_name)
-        for name, extent in zip(p.dims, shape):
+        leading, others = p.split(shape)
+        if p.leading:
+            self.leading.setdefault(p.leading, leading)
+            self.names.setdefault(p.leading, math.prod(leading))
+        for name, extent in zip(p.dims[bool(p.leading):], others):
             if name is not None and name not in self.kernel.source.consts:
                 self.names.setdefault(name, extent)
 
@@ -102,7 +116,10 @@ class Bound:
 
     def shape_of(self, p):
         try:
-            return tuple(self.extent(text) for text in p.shape)
+            if p.leading is None:
+                return tuple(self.extent(text) for text in p.shape)
+            leading = self.leading[p.leading] if p.leading in self.leading else (self.extent(p.leading),)
+            return leading + tuple(self.extent(text) for text in p.shape[1:])
         except KeyError as missing:
             raise TypeError(f"{self.kernel.name}: {missing.args[0]} of the shape of '{p.name}' does not follow from the "
                             f"arguments: pass '{p.name}', or {missing.args[0]}=") from None
@@ -254,15 +271,15 @@ class Kernel(_tilec.Launcher):
             raise RuntimeError(f"{self.name}: the arguments do not fit the code that was compiled for them")
 
     def _checks(self, values):
-        """Where the arguments show compile-time values: (argument, dim, value), of a type (argument, -1, its number)."""
+        """Where the arguments show compile-time values: (argument, dim from the end, value), of a type (argument, 0, its number)."""
         out = []
         for name, kind in self.names.items():
             for at, p in enumerate(self.params):
                 if kind == "type" and p.is_tensor and p.type == name:
-                    out.append((at, -1, _TYPES[values[name]]))
+                    out.append((at, 0, _TYPES[values[name]]))
                     break
                 if kind == "number" and name in p.dims:
-                    out.append((at, p.dims.index(name), int(values[name])))
+                    out.append((at, p.dims.index(name) - len(p.dims), int(values[name])))
                     break
         return tuple(out)
 

@@ -619,7 +619,7 @@ static PyObject *forked(PyObject *self, PyObject *unused) {
 
 // ---- launching ----
 
-typedef struct Check {   // of a compile-time value: args[arg].shape[dim], or the type where dim is -1
+typedef struct Check {   // of a compile-time value: the extent of that dim from the end (-1: the last), or the type (0)
     int arg, dim;
     long long value;
 } Check;
@@ -733,7 +733,9 @@ static bool fits(const Special *s, const Reading *r) {
     for (int i = 0; i < s->check_count; i++) {
         const Check *c = &s->checks[i];
         const TilecArg *arg = &r->args[c->arg];
-        if (c->dim >= arg->rank || (c->dim < 0 ? (long long)arg->type : arg->shape[c->dim]) != c->value) return false;
+        int dim = arg->rank + c->dim;
+        if (c->dim && dim < 0) return false;
+        if ((c->dim ? arg->shape[dim] : (int64_t)arg->type) != c->value) return false;
     }
     return r->count + s->extra_count <= MOST_ARGS;
 }

@@ -10,6 +10,7 @@ shapes too; a kernel `NAME_backward` of the same file is its gradient. Tensors o
 """
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection
@@ -36,14 +37,15 @@ class Operator:
         self.inputs = [p for p in kernel.params if p.mode != "out"]
         self.outputs = [p for p in kernel.params if p.mode == "out"]
         self.is_functional = all(p.mode != "inout" for p in kernel.params)
-        self._bindings = [(at, d, name) for at, p in enumerate(self.inputs) for d, name in enumerate(p.dims)
+        self._bindings = [(at, d - len(p.dims), name) for at, p in enumerate(self.inputs) for d, name in enumerate(p.dims)
                           if name is not None and name not in kernel.source.consts]
         self._first = next((at for at, p in enumerate(self.inputs) if p.is_tensor), None)
         self._dense = [at for at, p in enumerate(self.inputs) if p.mode == "in" and not p.strides]
         self._type_sources = {p.type: at for at, p in reversed(list(enumerate(self.inputs)))
                               if p.is_tensor and p.type in kernel.type_names}
         self._like = [self._input_like(p) for p in self.outputs]
-        self._shapes = [[parse(text) for text in p.shape] for p in self.outputs]
+        self._shapes = [[parse(text) for text in p.shape[p.leading is not None:]] for p in self.outputs]
+        self._leading = {p.leading: (at, p) for at, p in reversed(list(enumerate(self.inputs))) if p.leading}
         self._consts = {name: _Consts(kernel)[name] for name in self._used_consts()}
         self.extras = self._missing_names()
         self.schema = self._make_schema()
@@ -74,6 +76,7 @@ class Operator:
         """Further keywords: dims of outputs, and compile-time names, that no argument shows. By name their kinds."""
         kernel = self.kernel
         known = {name for _, _, name in self._bindings} | set(self._type_sources) | set(kernel.values) | set(self._consts)
+        known |= set(self._leading)
         known |= {p.name for p in self.inputs if not p.is_tensor and p.type not in _FLOATS}
         needed = {name: "number" for name in sorted(self._used())} | kernel.names
         return {name: kind for name, kind in needed.items() if name not in known}
@@ -103,6 +106,8 @@ class Operator:
         for p, value in zip(self.inputs, args):
             if not p.is_tensor:
                 names[p.name] = value
+        for name, (at, p) in self._leading.items():
+            names[name] = math.prod(p.split(args[at].shape)[0])
         for at, d, name in reversed(self._bindings):
             names[name] = args[at].shape[d]
         names.update(keywords)
@@ -120,8 +125,17 @@ class Operator:
             if same is not None:
                 out.append(torch.empty_like(args[same], dtype=dtype))
             else:
-                out.append(torch.empty([extent(names) for extent in shape], dtype=dtype, device=like.device))
+                extents = [*self._leading_of(p, args, names), *(extent(names) for extent in shape)]
+                out.append(torch.empty(extents, dtype=dtype, device=like.device))
         return out
+
+    def _leading_of(self, output, args, names):
+        if output.leading is None:
+            return ()
+        if output.leading not in self._leading:
+            return (names[output.leading],)
+        at, source = self._leading[output.leading]
+        return source.split(args[at].shape)[0]
 
     def run(self, *args, **keywords):
         """On tensors with memory."""
@@ -143,10 +157,11 @@ class Operator:
         names = self._names_of(args, keywords)
         for at, p in enumerate(self.inputs):
             if p.is_tensor:
-                torch._check(args[at].dim() == len(p.shape), lambda: f"{self.qualified}: '{p.name}' has {len(p.shape)} dims")
+                fits = args[at].dim() >= len(p.shape) - 1 if p.leading else args[at].dim() == len(p.shape)
+                torch._check(fits, lambda: f"{self.qualified}: '{p.name}' has {len(p.shape)} dims")
         for at, d, name in self._bindings:
             torch._check(args[at].shape[d] == names[name],
-                         lambda: f"{self.qualified}: dim {d} of '{self.inputs[at].name}' is {name}, as another one is")
+                         lambda: f"{self.qualified}: dim {d + args[at].dim()} of '{self.inputs[at].name}' is {name}, as another one is")
         return self._returned(self._make_outputs(args, keywords, names) if self.outputs else [])
 
     @staticmethod

@@ -1,6 +1,7 @@
 #include "runtime/host/arguments.h"
 #include "emulator/values.h"
 #include "ir/build.h"
+#include "ir/query.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -112,10 +113,11 @@ static bool make_tensor(Maker *m, int index, const RunArg *given) {
     }
     if (!generated) ok = npy_read(m->arena, m->sink, given->value, buf->type, &tensor);
     if (!ok) return false;
-    if (tensor.rank != buf->rank)
-        return refuse(m, given->name, arena_printf(m->arena, "it has %d dims, not %d", tensor.rank, buf->rank));
-    m->args[index].tensor = tensor_of(m->arena, &tensor);
-    return true;
+    EmuTensor *made = m->args[index].tensor = tensor_of(m->arena, &tensor);
+    const char *why = NULL;
+    if (buf->leading) why = merge_leading(m->arena, buf->name, buf->rank, &made->rank, made->shape, made->strides);
+    else if (made->rank != buf->rank) why = arena_printf(m->arena, "it has %d dims, not %d", made->rank, buf->rank);
+    return !why || refuse(m, given->name, why);
 }
 
 static bool make_scalar(Maker *m, int index, const RunArg *given) {

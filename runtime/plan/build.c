@@ -72,6 +72,8 @@ static PlanParam plan_tensor(Builder *b, const Buf *buf) {
     PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
     if (buf->alias_of) p.alias = buf->alias_of->name;
     p.shape = host_exprs(b, buf->rank, buf->shape);
+    p.leading = buf->leading;
+    if (p.leading) p.shape[0].text = arena_printf(b->arena, "%s%s", plan_leading, p.shape[0].text);
     if (buf->strides) p.strides = host_exprs(b, buf->rank, buf->strides);
     return p;
 }
@@ -263,6 +265,7 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
         }
         PlanParam p =
             from->buf ? plan_tensor(b, from->buf) : (PlanParam){.name = name_of(b, from->var), .type = from->var->type};
+        p.layout = attr_text(from->attrs, ATTR_LAYOUT);
         vec_push(b->arena, &v.params, p);
     }
     for (int i = 0; i < func->dims.count; i++) {

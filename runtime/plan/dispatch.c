@@ -9,6 +9,7 @@
 //
 // The first variant that passes all three is launched. If no variant does, the diagnostic lists the reason of each.
 // Contracts (`assume`) are checked after the choice: a violated contract is an error, and no other variant is tried.
+#include "ir/query.h"
 #include "runtime/plan/plan.h"
 #include <limits.h>
 #include <string.h>
@@ -27,6 +28,7 @@ typedef struct Tensor {   // a tensor of a program
 typedef struct Frame {
     const PlanEntry *entry;
     const PlanVariant *variant;
+    const LaunchArg *args;   // with leading dims as one where the variant takes them so
     HostScope scope;
     VEC(Tensor) tensors;
 } Frame;
@@ -249,6 +251,41 @@ bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, 
     return true;
 }
 
+// ---- leading dims ----
+static bool same_leading(const LaunchArg *a, int dims_a, const LaunchArg *b, int dims_b) {
+    bool same = dims_a == dims_b;
+    for (int d = 0; same && d < dims_a; d++) same = a->shape[d] == b->shape[d];
+    return same;
+}
+
+static const char *check_leading(Arena *arena, const PlanVariant *v, const LaunchArg *args) {
+    for (int i = 0; i < v->params.count; i++)
+        for (int j = 0; j < i; j++) {
+            const PlanParam *p = &v->params.items[j], *q = &v->params.items[i];
+            if (!p->leading || !q->leading || strcmp(p->shape[0].text, q->shape[0].text) != 0) continue;
+            if (!same_leading(&args[j], args[j].rank - p->rank, &args[i], args[i].rank - q->rank))
+                return arena_printf(arena, "the leading dims of '%s' and '%s' differ", p->name, q->name);
+        }
+    return NULL;
+}
+
+// NULL: *out are the arguments with all leading dims as one where the variant has one for them; else why they are not.
+static const char *merge_arguments(Arena *arena, const PlanVariant *v, const LaunchArg *args, const LaunchArg **out) {
+    const char *why = NULL;
+    bool any = false;
+    for (int i = 0; i < v->params.count; i++) any |= v->params.items[i].leading;
+    *out = args;
+    if (!any) return NULL;
+    LaunchArg *merged = arena_copy(arena, args, sizeof *args * (size_t)v->params.count);
+    *out = merged;
+    for (int i = 0; i < v->params.count && !why; i++) {
+        const PlanParam *p = &v->params.items[i];
+        if (p->leading)
+            why = merge_leading(arena, p->name, p->rank, &merged[i].rank, merged[i].shape, merged[i].strides);
+    }
+    return why ? why : check_leading(arena, v, args);
+}
+
 static bool is_condition(const PlanEntry *entry, const char *why) {
     for (int i = 0; i < entry->variants.count; i++)
         if (entry->variants.items[i].when.text == why) return true;
@@ -265,8 +302,9 @@ static const char *enter_variant(Dispatcher *r, const PlanVariant *v, const Laun
     if (!same) {
         memset(cache->known, 0, (size_t)entry->shared);
         frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .cache = cache};
-        bind_names(r->arena, frame, args);
-        *different = check_params(r->arena, frame, args);
+        *different = merge_arguments(r->arena, v, args, &frame->args);
+        bind_names(r->arena, frame, frame->args);
+        if (!*different) *different = check_params(r->arena, frame, frame->args);
     }
     return *different ? *different : check_condition(r->arena, frame);
 }
@@ -555,6 +593,7 @@ static bool run_call(Dispatcher *r, const PlanEntry *entry, int count, const Lau
     }
     if (!choose(r, entry, count, args, &frame)) return false;
     if (r->depth == 1) r->out->variant = frame.variant;
+    args = frame.args;
     for (int i = 0; i < count; i++) {
         const PlanParam *p = &frame.variant->params.items[i];
         Tensor tensor = {p->name, p->type, args[i]};

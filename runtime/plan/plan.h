@@ -39,8 +39,10 @@ typedef struct PlanParam {   // also a program's scratch
     Mode mode;
     int rank;
     HostExpr *shape;       // [rank]; a single unbound name is bound to the argument's extent, others are checked
+    bool leading;          // shape[0], whose text is `..B`, stands for all leading dims of the argument as one
     HostExpr *strides;     // [rank] in elements; NULL: dense row-major
     const char *address;   // "A_address": the tensor's base address in expressions
+    const char *layout;    // "[n, k] -> [n / 64, k, n % 64]": where the source's elements lie, for people; NULL: none
     const char *alias;     // the written tensor that may be the same one; NULL: none
     bool zeroed;           // scratch that is zero at the start of each kernel and must be zero at its end
 } PlanParam;
@@ -133,6 +135,7 @@ typedef struct Plan {
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
 enum { MANIFEST_FORMAT = 1 };
+extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent

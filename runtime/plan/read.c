@@ -8,6 +8,7 @@
 
 static const Span NOWHERE;
 
+const char plan_leading[] = "..";
 const char *const plan_step_names[] = {[DO_LET] = "let", [DO_ASSUME] = "assume", [DO_SCRATCH] = "scratch",
                                        [DO_IF] = "if",   [DO_FILL] = "fill",     [DO_LAUNCH] = "launch"};
 
@@ -88,8 +89,8 @@ static Var *lone_name(const Reader *r, const char *text) {
     return NULL;
 }
 
-static HostExpr read_expr(Reader *r, const Json *value) {
-    HostExpr e = {.text = json_text(value, NULL)};
+static HostExpr parse_host(Reader *r, const char *text) {
+    HostExpr e = {.text = text};
     if (!e.text || !r->ok) return e;
     Var *name = lone_name(r, e.text);
     Parsing parsing = {.reader = r, .text = e.text};
@@ -106,6 +107,10 @@ static HostExpr read_expr(Reader *r, const Json *value) {
     return e;
 }
 
+static HostExpr read_expr(Reader *r, const Json *value) {
+    return parse_host(r, json_text(value, NULL));
+}
+
 static HostExpr need_expr(Reader *r, const Json *value) {
     HostExpr e = read_expr(r, value);
     if (!e.text) refuse(r, "its plan lacks an expression");
@@ -120,6 +125,18 @@ static HostExpr *read_exprs(Reader *r, const Json *array, HostExpr read(Reader *
     return exprs;
 }
 
+static bool is_leading(const char *text) {
+    return strncmp(text, plan_leading, strlen(plan_leading)) == 0;
+}
+
+static HostExpr need_extent(Reader *r, const Json *value) {
+    const char *text = json_text(value, "");
+    if (!is_leading(text)) return need_expr(r, value);
+    HostExpr e = parse_host(r, text + strlen(plan_leading));
+    e.text = text;
+    return e;
+}
+
 // Shapes are read after all dims are declared.
 static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->name = need_text(r, from, "name");
@@ -131,7 +148,8 @@ static void read_param(Reader *r, const Json *from, PlanParam *p) {
     const char *mode = json_text(json_get(from, "mode"), "in");
     p->mode = strcmp(mode, "out") == 0 ? MODE_OUT : strcmp(mode, "inout") == 0 ? MODE_INOUT : MODE_IN;
     p->alias = json_text(json_get(from, "alias"), NULL);
-    p->shape = read_exprs(r, shape, need_expr, &p->rank);
+    p->shape = read_exprs(r, shape, need_extent, &p->rank);
+    p->leading = p->rank > 0 && is_leading(p->shape[0].text);
     int count = p->rank;
     if (strides) p->strides = read_exprs(r, strides, need_expr, &count);
     p->zeroed = json_boolean(json_get(from, "zeroed"), false);

@@ -1,0 +1,45 @@
+// Leading dims of an argument as one. `A: bf16[..B, M, K]` takes [4, 6, M, K] with B = 24, and [M, K] with B = 1.
+#include "ir/query.h"
+#include <string.h>
+
+bool param_takes_rank(const Buf *param, int rank) {
+    return param->leading ? rank >= param->rank - 1 : rank == param->rank;
+}
+
+static bool any_empty(int count, const int64_t *shape) {
+    for (int d = 0; d < count; d++)
+        if (shape[d] == 0) return true;
+    return false;
+}
+
+// The stride of all together, from the innermost on; *gap: the dim that does not continue the next one, else -1.
+static int64_t common_stride(int count, const int64_t *shape, const int64_t *strides, int *gap) {
+    int64_t extent = 1, stride = 0;
+    *gap = -1;
+    for (int d = count - 1; d >= 0 && *gap < 0; d--) {
+        if (shape[d] == 1) continue;
+        int64_t end;
+        bool follows = extent == 1 || (!__builtin_mul_overflow(extent, stride, &end) && strides[d] == end);
+        if (!follows) *gap = d;
+        if (extent == 1) stride = strides[d];
+        if (__builtin_mul_overflow(extent, shape[d], &extent)) *gap = d;
+    }
+    return stride;
+}
+
+const char *merge_leading(Arena *arena, const char *name, int rank, int *given, int64_t *shape, int64_t *strides) {
+    int count = *given - rank + 1, gap;
+    if (count < 0) return arena_printf(arena, "'%s' has %d dims; it needs %d or more", name, *given, rank - 1);
+    bool empty = any_empty(count, shape);
+    int64_t extent = empty ? 0 : 1, stride = common_stride(count, shape, strides, &gap);
+    if (gap >= 0 && !empty)
+        return arena_printf(arena, "dims %d and %d of '%s' are not one in memory", gap, gap + 1, name);
+    for (int d = 0; d < count; d++) extent *= empty ? 0 : shape[d];
+    memmove(shape + 1, shape + count, sizeof *shape * (size_t)(rank - 1));
+    memmove(strides + 1, strides + count, sizeof *strides * (size_t)(rank - 1));
+    if (extent == 1) stride = rank > 1 ? (int64_t)((uint64_t)shape[1] * (uint64_t)strides[1]) : 1;   // of no address
+    shape[0] = extent;
+    strides[0] = stride;
+    *given = rank;
+    return NULL;
+}
