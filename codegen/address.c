@@ -339,6 +339,34 @@ static Value shared_place(Gen *gen, Buf *buf, int count, Expr *const *indices, c
                           start);
 }
 
+// ---- shared memory of another CTA ----
+
+// What the offset is a multiple of, with the numbers that iterators of expanded loops have here.
+static int64_t offset_multiple(Gen *gen, Expr *offset) {
+    Terms terms = {0};
+    int64_t constant, multiple = 0;
+    if (!collect_terms(offset, &terms)) return multiple_of(gen->kernel.facts, offset);
+    for (int i = 0; i < terms.count; i++) {
+        bool known = value_const(emit_index(gen, terms.items[i]), &constant);
+        multiple = gcd64(multiple, known ? constant : multiple_of(gen->kernel.facts, terms.items[i]));
+    }
+    return multiple;
+}
+
+// The window of that CTA, and the offset in it: neighbours are seen as such, and become vectors. *alignment is known, in bytes.
+Value peer_place(Gen *gen, const Region *place, Value rank, int64_t *alignment) {
+    enum { WIDEST = 16 };
+    Buf *buf = place->buf;
+    int64_t size = type_bytes(buf->type), start = (intptr_t)map_get(gen->address.shared_offsets, storage_of(buf)) - 1;
+    EXPECT(gen->failure, start >= 0, "shared buffer '%s' is not declared in '%s'", buf->name, gen->kernel.func->name);
+    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
+    Value window = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, gen->address.shared, rank);
+    Expr *offset = offset_of(gen, buf, place->count, place_indices(gen, place), place);
+    int64_t known = offset_multiple(gen, offset) * size | start | WIDEST;
+    *alignment = known & -known;
+    return offset_address(gen, window, shared_element(gen, buf->type), size, offset, start);
+}
+
 // ---- both ----
 
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {

@@ -7,10 +7,12 @@
 static Value emit_peer_load(Gen *gen, const OpCall *call) {
     Region *place = ARG_PLACE(gen, call, PEER, x);
     Type type = place->buf->type;
-    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
-    Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place),
-                         emit_i32(gen, ARG_EXPR(gen, call, PEER, rank)));
-    return from_memory(gen, type, LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, ""));
+    int64_t alignment;
+    gen->llvm.loads_of_peers = true;
+    Value address = peer_place(gen, place, emit_i32(gen, ARG_EXPR(gen, call, PEER, rank)), &alignment);
+    Value load = LLVMBuildLoad2(gen->builder, memory_type(gen, type), address, "");
+    if (alignment >= type_bytes(type)) LLVMSetAlignment(load, (unsigned)alignment);
+    return from_memory(gen, type, load);
 }
 
 // With .cluster the assembler puts a fence of all memory before the arrival. By assembly, since LLVM has no such form.

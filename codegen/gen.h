@@ -95,6 +95,7 @@ typedef struct LlvmState {
     LLVMModuleRef module;
     LLVMBuilderRef entry;   // stands before the end of the entry block: stack slots
     LLVMTargetMachineRef machine;
+    bool loads_of_peers;       // in the module
     LLVMMemoryBufferRef ptx;   // until it is copied
     char *message;             // until it is copied
     StrMap *strings;           // text -> global constant
@@ -229,8 +230,9 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> 
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
 Value place_address(Gen *gen, const Region *place);   // of a region's first element, global or shared
-Value place_units(Gen *gen, const Region *place);     // of one in shared memory, as matrix descriptors count it, i32
-Value shared_units(Gen *gen, Value address);          // a shared address, as they count it
+Value peer_place(Gen *gen, const Region *place, Value rank, int64_t *alignment);   // in that CTA of the cluster
+Value place_units(Gen *gen, const Region *place);   // of one in shared memory, as matrix descriptors count it, i32
+Value shared_units(Gen *gen, Value address);        // a shared address, as they count it
 // Computes the address of an access that is under a condition before the branch: what the addresses of the next
 // accesses have in common with it is then computed once.
 void prepare_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);

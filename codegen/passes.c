@@ -61,12 +61,17 @@ void target_machine(Gen *gen) {
     LLVMDisposeTargetData(layout);
 }
 
+// Loads of other CTAs' shared memory are elements until here; all others have their widths from the passes.
+#define SHORT_PIPELINE                                                                                                 \
+    "mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,separate-const-offset-from-gep,"   \
+    "early-cse"
+
 static const char *pipeline(const Gen *gen) {
     switch (gen->options->optimize) {
     case 0: return "function(mem2reg)";
     case 1:
-        return "function(mem2reg,early-cse,instcombine<max-iterations=1;no-verify-fixpoint>,simplifycfg,"
-               "separate-const-offset-from-gep,early-cse)";
+        return gen->llvm.loads_of_peers ? "function(" SHORT_PIPELINE ",load-store-vectorizer)"
+                                        : "function(" SHORT_PIPELINE ")";
     default: return "default<O2>";
     }
 }

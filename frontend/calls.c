@@ -172,9 +172,17 @@ static bool take_pair(Sema *s, const OpInfo *info, Operands *operands, Arg *args
     return true;
 }
 
+// What has to be made first, elements of another type or of another CTA, is read into a fragment.
+static bool is_made_first(const OpInfo *info, int at, const TileOperand *tile) {
+    bool read = info->operands[at].access == ACCESS_READ && info->id != OP_FILL;
+    return read && !tile->region && (tile->view->is_cast || tile->view->cta);
+}
+
 static bool take_alone(Sema *s, const OpInfo *info, Operands *operands, int at, Arg *out) {
     TileOperand tile;
+    Span span = operands->at[at]->span;
     if (!region_alone(s, operands->at[at], info->text, &tile)) return false;
+    if (is_made_first(info, at, &tile)) tile.region = region_whole(s->arena, move_to_fragment(s, &tile, span));
     if (at < COUNT_OF(operands->tiles)) operands->tiles[at] = tile;
     return take_tile(s, info, operands, &tile, operands->at[at]->span, out);
 }
@@ -357,7 +365,8 @@ static bool element_copy(Sema *s, const OpInfo *info, const Node *call) {
     Expr *value = settle(s, expression(s, call->kids[0]));
     if (!element_place(s, call->kids[1], &place)) return true;
     SemaValue from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
-    emit(s, place_store(s, &place, to_type(s, from, place.buf->type), call->span));
+    if (place_may_be_stored(s, &place, call->span))
+        place_store(s, s->block, &place, to_type(s, from, place_type(&place)), call->span);
     return true;
 }
 

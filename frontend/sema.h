@@ -4,6 +4,7 @@
 //     fold.c      arithmetic of untyped constants     expr.c      expressions
 //     calls.c     calls of operations                 shapes.c    regions, extents, shapes of tile ops
 //     views.c     views of buffers                    view_calls.c, view_moves.c    their names; copies of them
+//     casts.c     elements of another type, other CTAs' tiles
 //     im2col.c    views for convolutions              index_map.c  layouts of tensor parameters
 //     stmt.c      statements                          roles.c     roles
 //     decl.c      buffers, attributes, places
@@ -58,6 +59,10 @@ typedef struct View {
     Expr *limit[LAYOUT_MAX_RANK];   // from which on a coordinate is outside, where the buffer does not say it; or NULL
     bool clips[LAYOUT_MAX_RANK];    // the extent was written as one that clips
     Expr *inside;                   // over `at`: the buffer's element is the view's; NULL: always
+    Expr *cta;                      // the rank of the CTA of the cluster whose buffer it is; NULL: the own one
+    bool is_cast;                   // the buffer's elements have another type (casts.c) than
+    Type cast;
+    Expr *piece;   // over `at`: which of the narrow parts of a wide element it is; NULL: none
 } View;
 
 // A slice of a dim: `count` elements from `start` on, each `step` behind the one before. Count NULL: an index.
@@ -81,6 +86,10 @@ typedef struct Place {
     int count;
     Expr **indices;
     Expr *inside;   // else it reads 0, and nothing is written; NULL: always
+    Expr *cta;      // as of a View
+    bool is_cast;
+    Type cast;
+    Expr *piece;
 } Place;
 
 typedef struct Symbol {
@@ -245,8 +254,10 @@ Facts *known_facts(Sema *s);                                                    
 const View *view_slice(Sema *s, const View *of, const ViewSlice *slices);          // one for each dim
 const View *view_permute(Sema *s, const View *of, const int *order);               // dim k is dim order[k] of the other
 const View *view_transpose(Sema *s, const View *of);                               // the last two dims exchanged
+const View *view_in_pieces(Sema *s, const View *of, int64_t ratio);                // its elements as so many parts each
 const View *view_reshape(Sema *s, const View *of, int rank, Expr *const *shape);   // NULL: not as many elements
 // The buffer's indices of the view's element at these coordinates, and the condition that it is there (NULL: always).
+Place view_place(Sema *s, const View *view, Expr *const *at);   // of the element at these coordinates
 Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside);
 // The view, of this constant shape, as a region of the buffer; NULL: *why.
 Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why);
@@ -258,13 +269,17 @@ const char *view_neighbours(Sema *s, const View *view, int dim);   // for messag
 // ---- view_calls.c ----
 bool is_view(Sema *s, const Node *node);             // it is a view by what is written, no value or buffer
 const View *view_named(Sema *s, const Node *node);   // a buffer or view; reports; NULL then
-Expr *view_bound(Sema *s, Expr *e, Span span);       // what a view keeps of it: its value here
+const View *view_refused(Sema *s, const Node *call, const View *of, const char *why);   // NULL
+// `count` neighbours along the dim are neighbours in memory; else *why not.
+bool view_is_contiguous(Sema *s, const View *view, int dim, int64_t count, const char **why);
+Expr *view_bound(Sema *s, Expr *e, Span span);   // what a view keeps of it: its value here
 
 // ---- view_moves.c ----
 // copy, transpose or fill as a loop over the elements.
+Buf *move_to_fragment(Sema *s, const TileOperand *src, Span span);
 void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand *dst, Span span);
 Expr *place_value(Sema *s, const Place *place);
-Stmt *place_store(Sema *s, const Place *place, Expr *value, Span span);
+void place_store(Sema *s, Block *out, const Place *place, Expr *value, Span span);
 
 // ---- shapes.c ----
 Buf *buffer_named(Sema *s, const Node *node);   // reports; NULL then
@@ -277,6 +292,14 @@ const View *written_view(Sema *s, const Node *node);   // x[i +: n, :], x.T
 bool is_element(const Node *node);
 bool check_tile_op(Sema *s, OpId op, const Arg *args, Span span);
 Expr *known_extent(Sema *s, const Buf *buf, int dim);   // with compile-time values put in
+
+// ---- casts.c ----
+Type view_type(const View *view);
+Type place_type(const Place *place);
+const View *view_cast(Sema *s, const Node *call, const View *of);   // upcast and downcast; NULL: reported
+bool is_peer_tile(Sema *s, const Node *call);
+const View *view_of_peer(Sema *s, const Node *call);
+bool place_may_be_stored(Sema *s, const Place *place, Span span);   // reports
 
 // ---- index_map.c ----
 bool has_index_map(const Node *param);

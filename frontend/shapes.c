@@ -185,7 +185,7 @@ bool element_place(Sema *s, const Node *node, Place *out) {
     out->indices = NEW_ARRAY(s->arena, Expr *, out->count);
     if (!read_indices(s, node, &base, out->count, out->indices)) return false;
     if (base.view) {
-        out->indices = view_indices(s, base.view, out->indices, &out->inside);
+        *out = view_place(s, base.view, out->indices);
         if (s->context != IN_BLOCK || s->in_thread) out->inside = NULL;   // out of range is an error there
     }
     if (!base.regs) out->count = base.buf->rank;

@@ -151,6 +151,7 @@ static void store(Sema *s, const Node *node) {
     Place place;
     Span span = node->kids[0]->span;
     if (!element_place(s, node->kids[0], &place) || !may_write(s, place.buf, span)) return;
+    if (!place_may_be_stored(s, &place, span)) return;
     Buf *buf = place.buf;
     int count = place.count;
     Expr **indices = place.indices;
@@ -164,9 +165,10 @@ static void store(Sema *s, const Node *node) {
     SemaValue given = value_after(s, plain ? count : count + 1, earlier, node->kids[1]);
     s->copied -= copied;
     for (int i = 0; i < count; i++) indices[i] = earlier[i].expr;
-    Expr *value = plain ? as_type(s, given, buf->type)
-                        : to_type(s, binary(s, (BinaryOp)node->op, earlier[count], given, node->span), buf->type);
-    emit(s, place_store(s, &place, value, node->span));
+    Type type = place_type(&place);
+    Expr *value = plain ? as_type(s, given, type)
+                        : to_type(s, binary(s, (BinaryOp)node->op, earlier[count], given, node->span), type);
+    place_store(s, s->block, &place, value, node->span);
 }
 
 static void assignment(Sema *s, const Node *node) {

@@ -15,7 +15,7 @@ Expr *view_bound(Sema *s, Expr *e, Span span) {
     return e_var(s->arena, var);
 }
 
-static const View *refuse(Sema *s, const Node *call, const View *of, const char *why) {
+const View *view_refused(Sema *s, const Node *call, const View *of, const char *why) {
     Diag *d = diag(s->sink, call->span, T_VIEW, call->text, of->buf->name, why);
     diag_label(d, of->buf->loc, "declared here");
     return NULL;
@@ -28,14 +28,14 @@ static const char *counts(Sema *s, const Node *call, const View *of, const char 
 // ---- permute ----
 static const View *permute(Sema *s, const Node *call, const View *of) {
     int order[LAYOUT_MAX_RANK], seen = 0;
-    if (call->count - 1 != of->rank) return refuse(s, call, of, counts(s, call, of, "a number"));
+    if (call->count - 1 != of->rank) return view_refused(s, call, of, counts(s, call, of, "a number"));
     for (int k = 0; k < of->rank; k++) {
         int64_t dim;
         if (!constant_int(s, call->kids[k + 1], "a dim", 0, of->rank - 1, &dim)) return NULL;
         order[k] = (int)dim;
         seen |= 1 << dim;
     }
-    if (seen != (1 << of->rank) - 1) return refuse(s, call, of, "it names a dim twice");
+    if (seen != (1 << of->rank) - 1) return view_refused(s, call, of, "it names a dim twice");
     return view_permute(s, of, order);
 }
 
@@ -52,7 +52,7 @@ static const View *reshape(Sema *s, const Node *call, const View *of) {
     Expr *shape[LAYOUT_MAX_RANK];
     int rank = call->count - 1;
     if (rank < 1 || rank > LAYOUT_MAX_RANK)
-        return refuse(s, call, of, arena_printf(s->arena, "it needs 1 to %d extents", LAYOUT_MAX_RANK));
+        return view_refused(s, call, of, arena_printf(s->arena, "it needs 1 to %d extents", LAYOUT_MAX_RANK));
     int errors = diag_errors(s->sink);
     for (int k = 0; k < rank; k++) {
         int64_t extent;
@@ -63,9 +63,9 @@ static const View *reshape(Sema *s, const Node *call, const View *of) {
     if (diag_errors(s->sink) > errors) return NULL;
     const View *view = view_reshape(s, of, rank, shape);
     if (view) return view;
-    return refuse(s, call, of,
-                  arena_printf(s->arena, "%s and %s are not known to have as many elements",
-                               extents_text(s, of->rank, of->shape), extents_text(s, rank, shape)));
+    return view_refused(s, call, of,
+                        arena_printf(s->arena, "%s and %s are not known to have as many elements",
+                                     extents_text(s, of->rank, of->shape), extents_text(s, rank, shape)));
 }
 
 // ---- distribute, vectorize ----
@@ -73,7 +73,7 @@ static const View *reshape(Sema *s, const Node *call, const View *of) {
 // A number for each dim that divides its extent; false after a report.
 static bool divisors(Sema *s, const Node *call, const View *of, int first, int64_t *out, Expr **quotients) {
     if (call->count - first != of->rank) {
-        refuse(
+        view_refused(
             s, call, of,
             arena_printf(s->arena, "it needs a number for each of %d dims, and has %d", of->rank, call->count - first));
         return false;
@@ -83,9 +83,9 @@ static bool divisors(Sema *s, const Node *call, const View *of, int first, int64
         if (!constant_int(s, node, "the number of a dim", 1, INT32_MAX, &out[d])) return false;
         Expr *extent = of->shape[d];
         if (!view_divides(s, extent, out[d])) {
-            refuse(s, call, of,
-                   arena_printf(s->arena, "%s elements along dim %d are not known to be a multiple of %lld",
-                                expr_text(s->arena, extent), d, (long long)out[d]));
+            view_refused(s, call, of,
+                         arena_printf(s->arena, "%s elements along dim %d are not known to be a multiple of %lld",
+                                      expr_text(s->arena, extent), d, (long long)out[d]));
             return false;
         }
         quotients[d] = e_over(s->arena, extent, out[d]);
@@ -98,7 +98,7 @@ static const View *distribute(Sema *s, const Node *call, const View *of) {
     int64_t threads[LAYOUT_MAX_RANK];
     Expr *counts[LAYOUT_MAX_RANK];
     ViewSlice slices[LAYOUT_MAX_RANK];
-    if (call->count < 2) return refuse(s, call, of, "it needs a thread's number and a number for each dim");
+    if (call->count < 2) return view_refused(s, call, of, "it needs a thread's number and a number for each dim");
     if (!divisors(s, call, of, 2, threads, counts)) return NULL;
     Expr *thread = view_bound(s, index_expression(s, call->kids[1]), call->span);
     for (int d = of->rank - 1; d >= 0; d--) {
@@ -123,7 +123,7 @@ static const char *first_gap(Sema *s, const Buf *buf, int64_t count) {
 }
 
 // Neighbours along the dim are neighbours in memory.
-static bool is_contiguous(Sema *s, const View *view, int dim, int64_t count, const char **why) {
+bool view_is_contiguous(Sema *s, const View *view, int dim, int64_t count, const char **why) {
     const Buf *buf = view->buf;
     int last = buf->rank - 1;
     if (buf->scope == SCOPE_FRAGMENT) return true;
@@ -150,12 +150,13 @@ static const View *vectorize(Sema *s, const Node *call, const View *of) {
     int order[2 * LAYOUT_MAX_RANK], rank = 0, vector = -1;
     if (!divisors(s, call, of, 1, lengths, counts)) return NULL;
     for (int d = 0; d < of->rank; d++) {
-        if (lengths[d] > 1 && vector >= 0) return refuse(s, call, of, "the elements of a vector lie along one dim");
+        if (lengths[d] > 1 && vector >= 0)
+            return view_refused(s, call, of, "the elements of a vector lie along one dim");
         if (lengths[d] > 1) vector = d;
     }
-    if (vector < 0 || of->rank == LAYOUT_MAX_RANK) return refuse(s, call, of, "it needs one number above 1");
+    if (vector < 0 || of->rank == LAYOUT_MAX_RANK) return view_refused(s, call, of, "it needs one number above 1");
     const char *why = NULL;
-    if (!is_contiguous(s, of, vector, lengths[vector], &why)) return refuse(s, call, of, why);
+    if (!view_is_contiguous(s, of, vector, lengths[vector], &why)) return view_refused(s, call, of, why);
     for (int d = 0; d < of->rank; d++) {
         order[d] = rank;
         shape[rank++] = counts[d];
@@ -171,7 +172,8 @@ static ViewFn *view_function(Sema *s, const char *name) {
     static const struct {
         const char *name;
         ViewFn *make;
-    } table[] = {{"permute", permute}, {"reshape", reshape}, {"distribute", distribute}, {"vectorize", vectorize}};
+    } table[] = {{"permute", permute},     {"reshape", reshape},  {"distribute", distribute},
+                 {"vectorize", vectorize}, {"upcast", view_cast}, {"downcast", view_cast}};
     if (strmap_has(s->syntax->inlines, name)) return NULL;
     for (int i = 0; i < COUNT_OF(table); i++)
         if (strcmp(table[i].name, name) == 0) return table[i].make;
@@ -180,7 +182,7 @@ static ViewFn *view_function(Sema *s, const char *name) {
 
 bool is_view(Sema *s, const Node *node) {
     switch (node->kind) {
-    case N_CALL: return is_im2col(node) || view_function(s, node->text) != NULL;
+    case N_CALL: return is_im2col(node) || view_function(s, node->text) != NULL || is_peer_tile(s, node);
     case N_DOT: return strcmp(node->text, "T") == 0 || is_held(s, node);
     case N_INDEX: return !is_element(node);
     case N_NAME: {
@@ -206,6 +208,7 @@ const View *view_named(Sema *s, const Node *node) {
         diag(s->sink, node->span, T_ARGUMENTS, node->text);
         return NULL;
     }
+    if (is_peer_tile(s, node)) return view_of_peer(s, node);
     const View *of = view_named(s, node->kids[0]);
     return of ? view_function(s, node->text)(s, node, of) : NULL;
 }

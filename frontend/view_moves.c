@@ -6,6 +6,7 @@
 #include "frontend/sema.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
+#include <string.h>
 
 typedef struct Move {
     Stmt *loop;
@@ -31,11 +32,11 @@ static Move loop_over(Sema *s, const TileOperand *dst, Span span) {
 
 // The element at the loop's indices. An extent that clips is a limit, too.
 static Place element_of(Sema *s, const Move *move, const View *view) {
-    Place place = {.buf = view->buf, .count = view->buf->rank};
-    place.indices = view_indices(s, view, move->at, &place.inside);
+    Place place = view_place(s, view, move->at);
     for (int k = 0; k < view->rank; k++)
         if (view->clips[k] && !view->limit[k])
             place.inside = e_both(s->arena, place.inside, e_lt(s->arena, move->at[k], view->shape[k]));
+    if (place.piece) place.piece = simplify_expr(s->arena, move->facts, place.piece);
     for (int d = 0; d < place.count; d++) place.indices[d] = simplify_expr(s->arena, move->facts, place.indices[d]);
     place_in_tensor(s, &place);
     if (place.inside) place.inside = simplify_expr(s->arena, move->facts, place.inside);
@@ -44,30 +45,26 @@ static Place element_of(Sema *s, const Move *move, const View *view) {
 }
 
 static void store_at(Sema *s, Move *move, const Place *place, Expr *value, Span span) {
-    Expr *given = to_type(s, value_expr(s, value, span), place->buf->type);
-    block_push(s->arena, &move->loop->loop.body, place_store(s, place, given, span));
+    if (!place_may_be_stored(s, place, span)) return;
+    Expr *given = to_type(s, value_expr(s, value, span), place_type(place));
+    place_store(s, &move->loop->loop.body, place, given, span);
     emit(s, move->loop);
 }
 
-Stmt *place_store(Sema *s, const Place *place, Expr *value, Span span) {
-    Stmt *store = s_store(s->arena, place->buf, place->count, place->indices, value);
-    store->loc = place_of(s, span);
-    return place->inside ? s_if_only(s->arena, place->inside, store) : store;
-}
-
-Expr *place_value(Sema *s, const Place *place) {
-    Expr *value = e_load(s->arena, place->buf, place->count, place->indices);
-    return place->inside ? e_select(s->arena, place->inside, value, e_zero(s->arena, value->type)) : value;
+Buf *move_to_fragment(Sema *s, const TileOperand *src, Span span) {
+    Buf *read = buf_new_const(s->arena, arena_printf(s->arena, "%s_read", src->view->buf->name), SCOPE_FRAGMENT,
+                              view_type(src->view), src->view->rank, src->tiles, place_of(s, span));
+    emit(s, s_decl(s->arena, read));
+    TileOperand dst = {.view = view_of_buffer(s, read)};
+    memcpy(dst.tiles, src->tiles, sizeof dst.tiles);
+    move_tiles(s, src, NULL, &dst, span);
+    return read;
 }
 
 // An operation reads its source before it writes.
 static void move_by_fragment(Sema *s, const TileOperand *src, const TileOperand *dst, Span span) {
-    Buf *read = buf_new_const(s->arena, arena_printf(s->arena, "%s_read", src->view->buf->name), SCOPE_FRAGMENT,
-                              src->view->buf->type, dst->view->rank, dst->tiles, place_of(s, span));
-    emit(s, s_decl(s->arena, read));
-    TileOperand between = {.view = view_of_buffer(s, read)};
-    for (int k = 0; k < read->rank; k++) between.tiles[k] = dst->tiles[k];
-    move_tiles(s, src, NULL, &between, span);
+    TileOperand between = {.view = view_of_buffer(s, move_to_fragment(s, src, span))};
+    memcpy(between.tiles, dst->tiles, sizeof between.tiles);
     move_tiles(s, &between, NULL, dst, span);
 }
 

@@ -35,7 +35,8 @@ static View *view_new(Sema *s, const View *of, int rank) {
     static const char *const names[] = {"i", "j", "k", "l", "i4", "i5", "i6", "i7"};
     _Static_assert(COUNT_OF(names) == LAYOUT_MAX_RANK, "a name for each dim");
     View *view = NEW(s->arena, View);
-    *view = (View){.buf = of->buf, .rank = rank, .inside = of->inside};
+    *view = (View){
+        .buf = of->buf, .rank = rank, .inside = of->inside, .cta = of->cta, .is_cast = of->is_cast, .cast = of->cast};
     for (int k = 0; k < rank; k++) view->at[k] = var_new(s->arena, names[k], VAR_ITER, TYPE_I64, of->buf->loc);
     return view;
 }
@@ -60,6 +61,7 @@ static void compose(Sema *s, View *out, const View *of, Expr *const *coordinates
     for (int d = 0; d < of->rank; d++) subst_var(subst, of->at[d], coordinates[d]);
     for (int d = 0; d < of->buf->rank; d++) out->index[d] = subst_expr(subst, of->index[d]);
     if (of->inside) out->inside = e_both(s->arena, subst_expr(subst, of->inside), out->inside);
+    if (of->piece) out->piece = subst_expr(subst, of->piece);
 }
 
 // A condition on a coordinate that had a limit and is no coordinate any more.
@@ -130,6 +132,26 @@ const View *view_slice(Sema *s, const View *of, const ViewSlice *slices) {
         view->clips[k] = slice->clips;
         k++;
     }
+    compose(s, view, of, coordinates);
+    return view;
+}
+
+// ---- parts of elements ----
+const View *view_in_pieces(Sema *s, const View *of, int64_t ratio) {
+    Expr *coordinates[LAYOUT_MAX_RANK];
+    View *view = view_new(s, of, of->rank);
+    int last = of->rank - 1;
+    view->inside = NULL;
+    for (int k = 0; k < of->rank; k++) {
+        coordinates[k] = coordinate(s, view, k);
+        view->shape[k] = of->shape[k];
+        view->limit[k] = of->limit[k];
+        view->clips[k] = of->clips[k];
+    }
+    view->piece = e_rem(s->arena, coordinates[last], ratio);
+    coordinates[last] = e_over(s->arena, coordinates[last], ratio);
+    view->shape[last] = e_times(s->arena, of->shape[last], ratio);
+    if (has_limits(of)) view->limit[last] = view->shape[last];
     compose(s, view, of, coordinates);
     return view;
 }
@@ -281,15 +303,25 @@ bool view_divides(Sema *s, Expr *extent, int64_t by) {
 // ---- elements ----
 
 Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside) {
+    Place place = view_place(s, view, at);
+    *inside = place.inside;
+    return place.indices;
+}
+
+Place view_place(Sema *s, const View *view, Expr *const *at) {
+    Place place = {
+        .buf = view->buf, .count = view->buf->rank, .cta = view->cta, .is_cast = view->is_cast, .cast = view->cast};
     Expr **indices = NEW_ARRAY(s->arena, Expr *, view->buf->rank);
     Subst *subst = subst_new(s->arena);
     for (int k = 0; k < view->rank; k++) subst_var(subst, view->at[k], at[k]);
     for (int d = 0; d < view->buf->rank; d++) indices[d] = subst_expr(subst, view->index[d]);
     View limits = {0};
     for (int k = 0; k < view->rank; k++) keep_limit(s, &limits, at[k], view->limit[k]);
-    *inside = limits.inside;
-    if (view->inside) *inside = e_both(s->arena, subst_expr(subst, view->inside), *inside);
-    return indices;
+    place.inside = limits.inside;
+    if (view->inside) place.inside = e_both(s->arena, subst_expr(subst, view->inside), place.inside);
+    if (view->piece) place.piece = subst_expr(subst, view->piece);
+    place.indices = indices;
+    return place;
 }
 
 // ---- as regions ----
@@ -367,6 +399,10 @@ static int read_index(Sema *s, const View *view, Expr *index, int *dim, Expr **s
 
 // Why no region is this view; NULL: *out is one.
 static const char *region_dims(Sema *s, const View *view, const int64_t *tiles, RegionDim *dims, int *kept) {
+    if (view->cta) return "it lies in another CTA";
+    if (view->is_cast)
+        return arena_printf(s->arena, "its elements are %s, and those in memory %s", type_text(view->cast),
+                            type_text(view->buf->type));
     int used[LAYOUT_MAX_RANK] = {0}, count = 0;
     for (int d = 0; d < view->buf->rank; d++) {
         int dim = -1;

@@ -126,7 +126,7 @@ static HostExpr *read_exprs(Reader *r, const Json *array, HostExpr read(Reader *
 }
 
 static bool is_leading(const char *text) {
-    return strncmp(text, plan_leading, strlen(plan_leading)) == 0;
+    return text && strncmp(text, plan_leading, strlen(plan_leading)) == 0;
 }
 
 static HostExpr need_extent(Reader *r, const Json *value) {

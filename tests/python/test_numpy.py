@@ -24,6 +24,19 @@ kernel both(x: f32[M, N], s: f32, sum: out f32[M], most: out i32[1]) {
         }
     }
 }
+kernel row_sums[E: type](x: E[..B, N], y: out E[..B]) {
+    grid (b in B) threads 32 {
+        thread (t in 1) {
+            var total: E = x[b, 0];
+            for (j in 1 .. N) total = total + x[b, j];
+            y[b] = total;
+        }
+    }
+}
+kernel packed[E: type](x: E[M, N], y: out E[m in M, n in N] layout [m / 4, n, m % 4]) {
+    assume(M % 4 == 0);
+    grid (i in M) threads 32 { thread (t in 1) { for (j in N) y[i, j] = x[i, j]; } }
+}
 kernel speaks(x: f32[N]) { grid (i in 1) threads 32 { thread (t in 1) { print("x is", x[0]); } } }
 kernel scalar[E: type](x: E[N], a: E, y: out E[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i] * a; } } }
 """
@@ -43,6 +56,21 @@ class Numpy(unittest.TestCase):
                 got = self.source["copied"](view)
                 self.assertEqual(got.dtype, view.dtype)
                 np.testing.assert_array_equal(got, view)
+
+    def test_leading_dims(self):
+        for shape in ((7,), (3, 7), (2, 3, 7), (1, 2, 3, 7)):
+            x = self.random.integers(0, 100, shape).astype("i4")
+            got = self.source["row_sums"](x)
+            self.assertEqual(got.shape, shape[:-1])
+            np.testing.assert_array_equal(got, x.sum(-1))
+        x = np.arange(40, dtype="i4").reshape(2, 4, 5)
+        with self.assertRaises(tilec.Error):
+            self.source["row_sums"](x[:, :3])   # its leading dims are not one in memory
+
+    def test_layout_of_a_tensor(self):
+        x = self.random.random((8, 5), dtype="f4")
+        got = self.source["packed"](x)
+        np.testing.assert_array_equal(got, x.reshape(2, 4, 5).transpose(0, 2, 1))
 
     def test_in_place(self):
         x = np.arange(12, dtype="f4")

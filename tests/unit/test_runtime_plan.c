@@ -815,6 +815,44 @@ static const char *symbol_of(Fixture *f, int count, const LaunchArg *args) {
     return launch.actions.items[0].variant->symbol;
 }
 
+// ---- any number of leading dims ----
+
+static LaunchArg shaped(uint64_t address, int rank, const int64_t *shape) {
+    LaunchArg arg = {.is_tensor = true, .address = address, .rank = rank};
+    memcpy(arg.shape, shape, sizeof *shape * (size_t)rank);
+    launch_arg_dense(&arg);
+    return arg;
+}
+
+static void test_leading_dims(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    read_kernel(&f, "{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"..B\", \"M\"]},"
+                    "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"..B\", \"M\"]}],"
+                    "\"dims\": [\"B\", \"M\"], \"symbol\": \"a\", \"grid\": \"B + 1\", \"threads\": 32}");
+    static const struct {
+        int rank;
+        int64_t shape[4], batches;
+    } rows[] = {{1, {5}, 1}, {2, {4, 5}, 4}, {3, {2, 3, 5}, 6}, {4, {2, 1, 3, 5}, 6}, {3, {0, 3, 5}, 0}};
+    for (int i = 0; i < COUNT_OF(rows); i++) {
+        LaunchArg args[] = {shaped(0x1000, rows[i].rank, rows[i].shape), shaped(0x2000, rows[i].rank, rows[i].shape)};
+        assert_true(resolve(&f, "f", 2, args, &launch));
+        const Action *a = &launch.actions.items[0];
+        assert_int_equal(a->grid, rows[i].batches + 1);
+        assert_int_equal(a->params[2], rows[i].batches);
+        assert_int_equal(a->params[3], 5);
+    }
+    const int64_t shape[] = {2, 3, 5}, other[] = {3, 2, 5};
+    LaunchArg args[] = {shaped(0x1000, 3, shape), shaped(0x2000, 3, other)};
+    assert_false(resolve(&f, "f", 2, args, &launch));   // as many batches, but others
+    args[1] = shaped(0x2000, 3, shape);
+    args[0].strides[0] = 20;
+    assert_false(resolve(&f, "f", 2, args, &launch));   // not one in memory
+    args[0] = (LaunchArg){.is_tensor = true, .address = 0x1000};
+    assert_false(resolve(&f, "f", 2, args, &launch));
+}
+
 // What has no value in one condition has none in the next, either.
 static void test_shared_conditions(void **state) {
     Fixture f;
@@ -1062,6 +1100,7 @@ int main(void) {
         IN_ARENA(test_maps),
         IN_ARENA(test_bad_maps),
         IN_ARENA(test_view_maps),
+        IN_ARENA(test_leading_dims),
         IN_ARENA(test_shared_conditions),
         IN_ARENA(test_names_differ),
         IN_ARENA(test_launch_cache),
