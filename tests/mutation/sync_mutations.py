@@ -170,7 +170,8 @@ CASES = [
                                          "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "
                                          "tolerance 0;"],
          target="sm_90a", source="programs/clusters.tile"),
-    Case("sums", [], ["test sums (M = 32, N = 64) tolerance 1e-5;", "test swapped (M = 16) tolerance 1e-6;"],
+    Case("sums", [], ["test sums (M = 32, N = 64) tolerance 1e-5;", "test swapped (M = 16) tolerance 1e-6;",
+                     "test row_sums (M = 32) tolerance 1e-5;"],
          target="sm_90a", source="programs/peer_tiles.tile"),
     Case("gemm", ["BM=64", "BN=112", "BK=64", "STAGES=2"], [   # the last columns take turns with the others at the store's slots
         f"test gemm (M = {m}, N = 112, K = {k}) tolerance 2e-2;" for m, k in ((64, 64), (832, 128), (832, 448))], target="sm_90a"),
