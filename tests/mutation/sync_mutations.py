@@ -57,12 +57,13 @@ MET = "a cluster_barrier follows before anything uses the mbarriers: what insert
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 STORES_BARRIER = "the residual is read and C written by different threads, but the store has a barrier of its own between the two, behind its staging"
 # An arrival of a warp for what the lane that arrives has done alone, or right behind another arrival of the warp.
-LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)[^;{]*;\s*$")
+LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)(?: \{\s*@predicated)?[^;{]*;\s*\}?\s*$")
 
 
 def arrives_alone(text, match):
     lane = match.group(0) == "warp_sync();" and LANE_BEFORE.search(text, max(0, match.start() - 300), match.start())
-    return lane and text[match.end():].lstrip().startswith(f"if ({lane.group(1)}) mbarrier_arrive")
+    arrival = rf"\s*if \({re.escape(lane.group(1))}\) (?:\{{\s*@predicated )?mbarrier_arrive" if lane else None
+    return lane and re.match(arrival, text[match.end():])
 
 
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
