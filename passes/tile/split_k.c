@@ -22,6 +22,8 @@
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
+// `parallel` loops that change the elements of acc before the copy change those of sum: each CTA does its rows.
+//
 // If the number of CTAs does not divide the rows, the last CTAs add nothing: of 6 CTAs with 64 rows, 4 have 16
 // rows each, `if (s < 4)`.
 //
@@ -37,6 +39,7 @@
 
 typedef struct KSlices {
     int loop, store;   // of the grid's body
+    int epilogues;     // loops over the elements of acc between them
     Buf *acc;
     int64_t rows, columns;   // of acc
 } KSlices;
@@ -57,8 +60,62 @@ static bool loop_serves(const Stmt *loop, KSlices *slices) {
     return slices->acc != NULL;
 }
 
-// What stands outside of the loop: declarations, scalars, the fill before it, and one store behind it. Why the kernel is
-// not of this form; NULL: it is.
+static bool is_var(const Expr *e, const Var *var) {
+    return e->kind == EXPR_VAR && e->var == var;
+}
+
+// The iterator of an epilogue that counts the rows of the accumulator, -1: none does.
+static int row_iter(const Stmt *loop, const Buf *acc) {
+    const Stmt *last = loop->loop.body.count ? loop->loop.body.items[loop->loop.body.count - 1] : NULL;
+    if (!last || last->kind != STMT_STORE || last->store.buf != acc || acc->rank != 2) return -1;
+    for (int i = 0; i < loop->loop.count; i++)
+        if (is_var(last->store.indices[0], loop->loop.iters[i].var)) return i;
+    return -1;
+}
+
+typedef struct Element {
+    const Buf *acc;
+    const Var *row, *column;
+} Element;
+
+static bool is_own_element(const Element *own, const Buf *buf, Expr *const *indices) {
+    return buf == own->acc && is_var(indices[0], own->row) && is_var(indices[1], own->column);
+}
+
+// What no share of the rows can have: elements of other fragments or of shared memory, and calls for more than a value.
+static bool is_beyond_element(const Expr *e, const void *what) {
+    if (e->kind == EXPR_LOAD)
+        return e->load.buf->scope != SCOPE_GLOBAL && !is_own_element(what, e->load.buf, e->load.indices);
+    if (e->kind != EXPR_CALL) return false;
+    for (int a = 0; a < e->call.count; a++)
+        if (e->call.args[a].region) return true;
+    return expr_must_not_repeat(e) || !expr_is_pure(e);
+}
+
+static bool is_elementwise(const Stmt *stmt, const Element *own) {
+    if (stmt->kind == STMT_LET) return !any_expr(stmt->let.value, is_beyond_element, own);
+    bool stores = stmt->kind == STMT_STORE && is_own_element(own, stmt->store.buf, stmt->store.indices);
+    return stores && !any_expr(stmt->store.value, is_beyond_element, own);
+}
+
+static bool counts(const Iter *iter, const Expr *extent) {
+    return expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && expr_equal(iter->end, extent);
+}
+
+// `parallel (i in rows, j in columns) acc[i, j] = f(acc[i, j], tensors)`: each CTA does it for the rows that it adds up.
+static bool epilogue_serves(const Stmt *loop, const Buf *acc) {
+    int row = is_loop(loop, LOOP_PARALLEL) && loop->loop.count == 2 ? row_iter(loop, acc) : -1;
+    if (row < 0) return false;
+    const Iter *rows = &loop->loop.iters[row], *columns = &loop->loop.iters[1 - row];
+    if (!counts(rows, acc->shape[0]) || !counts(columns, acc->shape[1])) return false;
+    Element own = {acc, rows->var, columns->var};
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (!is_elementwise(stmt, &own)) return false;
+    return true;
+}
+
+// What stands outside of the loop: declarations, scalars, the fill before it, epilogues and one store behind it. Why the
+// kernel is not of this form; NULL: it is.
 static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
     *slices = (KSlices){.loop = -1, .store = -1};
@@ -70,9 +127,11 @@ static const char *find_pieces(const Func *kernel, KSlices *slices) {
         bool pipelined = is_loop(stmt, LOOP_PIPELINED);
         if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
         if (pipelined && slices->loop < 0 && loop_serves(stmt, slices)) slices->loop = i;
+        else if (slices->loop >= 0 && slices->store < 0 && epilogue_serves(stmt, slices->acc)) slices->epilogues++;
         else if (is_call(stmt, OP_COPY) && slices->loop >= 0 && slices->store < 0) slices->store = i;
         else if (!is_call(stmt, OP_FILL) || slices->loop >= 0)
-            return "a `fill`, a `pipelined` loop of copies and one gemm, and a `copy` of its result are all that it takes";
+            return "a `fill`, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element of its "
+                   "result, and a `copy` of it are all that it takes";
     }
     if (slices->loop < 0) return "there is no `pipelined` loop from 0 of copies to shared memory and one gemm";
     if (slices->store < 0) return "nothing copies the result behind the loop";
@@ -164,7 +223,36 @@ static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows)
     return share;
 }
 
-static void push_shares(Split *s, const Stmt *store, Block *out) {
+typedef struct Share {
+    const Buf *sum;
+    const Var *row;
+    Expr *place;   // of the row in the tile
+} Share;
+
+// Rows are counted in the share where `sum` is accessed, and in the tile elsewhere.
+static Expr *place_in_tile(Mapper *mapper, Expr *expr) {
+    const Share *share = mapper->user;
+    if (expr->kind == EXPR_LOAD && expr->load.buf == share->sum) return expr;
+    return is_var(expr, share->row) ? share->place : NULL;
+}
+
+static void push_epilogue(Split *s, const Stmt *epilogue, Buf *sum, Expr *first, Expr *adds, Block *out) {
+    Subst *subst = subst_new(s->arena);
+    subst_buf(subst, s->slices.acc, sum);
+    Stmt *loop = clone_stmt(s->arena, subst, epilogue);
+    Iter *rows = &loop->loop.iters[row_iter(loop, sum)];
+    Share share = {sum, rows->var, e_add(s->arena, first, e_var(s->arena, rows->var))};
+    Mapper mapper = {.arena = s->arena, .replace = place_in_tile, .user = &share};
+    rows->end = sum->shape[0];
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        if (stmt->kind == STMT_LET) stmt->let.value = map_expr(&mapper, stmt->let.value);
+        else stmt->store.value = map_expr(&mapper, stmt->store.value);
+    }
+    push_when(s, adds, loop, out);
+}
+
+static void push_shares(Split *s, const Block *body, Block *out) {
+    const Stmt *store = body->items[s->slices.store];
     Arena *a = s->arena;
     const Buf *acc = s->slices.acc;
     int adders = adders_of(&s->slices, s->blocks);
@@ -181,6 +269,8 @@ static void push_shares(Split *s, const Stmt *store, Block *out) {
     block_push(a, out, s_decl(a, sum));
     push_sums(s, slice, sum, first, adds, out);
     block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
+    for (int i = s->slices.loop + 1; i < s->slices.store; i++)
+        if (is_loop(body->items[i], LOOP_PARALLEL)) push_epilogue(s, body->items[i], sum, first, adds, out);
     push_when(s, adds, share, out);
 }
 
@@ -192,8 +282,9 @@ static void split_kernel(Arena *arena, Func *kernel, int blocks) {
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
         if (i == s.slices.loop) split_loop(&s, body->items[i]);
-        if (i == s.slices.store) push_shares(&s, body->items[i], &out);
-        else block_push(arena, &out, body->items[i]);
+        bool epilogue = i > s.slices.loop && is_loop(body->items[i], LOOP_PARALLEL);
+        if (i == s.slices.store) push_shares(&s, body, &out);
+        else if (!epilogue) block_push(arena, &out, body->items[i]);
     }
     *body = out;
     iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, 0, iter_new(arena, s.rank, s.count));
@@ -256,8 +347,8 @@ static bool has_names(const Func *kernel) {
 
 bool can_split_k_workspace(const Func *kernel) {
     KSlices slices;
-    return !find_pieces(kernel, &slices) && func_grid(kernel)->grid.count == 2 && result_of(kernel, &slices) &&
-           !kernel->when && !has_names(kernel);
+    return !find_pieces(kernel, &slices) && !slices.epilogues && func_grid(kernel)->grid.count == 2 &&
+           result_of(kernel, &slices) && !kernel->when && !has_names(kernel);
 }
 
 // f32[count, M, N] for a result [M, N].
