@@ -98,7 +98,8 @@ const View *view_of_peer(Sema *s, const Node *call) {
 
 // ---- elements ----
 static Region *place_region(Sema *s, const Place *place, int64_t behind) {
-    Expr **indices = arena_copy(s->arena, place->indices, sizeof *indices * (size_t)(place->count + 1));
+    Expr *indices[LAYOUT_MAX_RANK];
+    for (int d = 0; d < place->count; d++) indices[d] = place->indices[d];
     if (behind) indices[place->count - 1] = e_plus(s->arena, indices[place->count - 1], behind);
     Region *region = region_element(s->arena, place->buf, place->count, indices);
     region->count = place->count;   // of a fragment's slots: one

@@ -51,9 +51,8 @@ static bool differ(Arena *arena, const Stmt *role) {
         if (stmt->kind == STMT_LET && is_decided(vars, stmt->let.value)) map_put(vars, stmt->let.var, vars);
         if (stmt->kind == STMT_IF && is_decided(vars, stmt->if_.condition) && below_any(stmt, uses_channel, NULL))
             return true;
-        bool shared = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
-        bool numbered = !threads && !stmt->decl->alias_of && stmt->decl->type != TYPE_CHANNEL;
-        if (shared && !numbered) return true;
+        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
+        if (threads || stmt->decl->alias_of || stmt->decl->type == TYPE_CHANNEL) return true;
     }
     return false;
 }

@@ -179,7 +179,9 @@ CASES = [
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                          for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))]
          + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))]
-         + [f"test thirds (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 64, 64), (130, 72, 1000))],
+         + [f"test {name} (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
+            for name, m, n, k in (("thirds", 64, 64, 64), ("thirds", 130, 72, 1000), ("epilogue", 64, 64, 64), ("epilogue", 130, 72, 1000),
+                                  ("epilogue", 66, 7, 300), ("epilogue_few", 16, 64, 64), ("epilogue_few", 18, 136, 1000))],
          target="sm_90a", source="lit/passes/split-k.tile"),
     Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
          + [f"test fours (M = {m}, N = 128, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (640, 328))]
