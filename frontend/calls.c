@@ -182,6 +182,10 @@ static bool take_alone(Sema *s, const OpInfo *info, Operands *operands, int at, 
     TileOperand tile;
     Span span = operands->at[at]->span;
     if (!region_alone(s, operands->at[at], info->text, &tile)) return false;
+    if (info->id == OP_FILL && !tile.region && tile.view->is_cast) {
+        diag(s->sink, span, T_VIEW_OPERAND, info->text, tile.view->buf->name, "its elements have another type");
+        return false;
+    }
     if (is_made_first(info, at, &tile)) tile.region = region_whole(s->arena, move_to_fragment(s, &tile, span));
     if (at < COUNT_OF(operands->tiles)) operands->tiles[at] = tile;
     return take_tile(s, info, operands, &tile, operands->at[at]->span, out);

@@ -3,7 +3,7 @@
 //     role compute[g in 2] threads 128 { .. }      two groups with one text, in which g is the number of the group
 //
 // The array stays one statement where one text serves all its members. Else each member is a role of its own, in which
-// the index is a constant: where something has to be constant that the index decides, where the index alone decides
+// the index is a constant: where something has to be constant that the index decides, where the index has a part in
 // whether a member uses a channel (how many groups fill and receive its slots is known from the text), and where code
 // of threads has shared memory of its own, which nothing numbers by members.
 #include "frontend/sema.h"
@@ -13,24 +13,39 @@ enum { THREADS, REGISTERS, BODY, COUNT, INDEX };
 
 // ---- members that differ ----
 
-typedef struct Decided {   // by the index and constants alone
-    Map *vars;
-    bool uses, others;
-} Decided;
+typedef struct Mentions {
+    const Map *vars;   // the index, and what is computed from it
+    bool index, choice;
+} Mentions;
 
-static bool find_others(Visitor *visitor, Expr *e) {
-    Decided *decided = visitor->user;
-    bool known = e->kind == EXPR_VAR && map_has(decided->vars, e->var);
-    decided->uses |= known;
-    decided->others |= e->kind == EXPR_LOAD || e->kind == EXPR_CALL || (e->kind == EXPR_VAR && !known);
+static bool find_mentions(Visitor *visitor, Expr *e) {
+    Mentions *mentions = visitor->user;
+    mentions->index |= e->kind == EXPR_VAR && map_has(mentions->vars, e->var);
+    mentions->choice |= e->kind == EXPR_SELECT || e->kind == EXPR_CALL;
     return true;
 }
 
-static bool is_decided(Map *vars, Expr *e) {
-    Decided decided = {.vars = vars};
-    Visitor visitor = {.expr = find_others, .user = &decided};
-    visit_expr(&visitor, e);
-    return decided.uses && !decided.others;
+static Mentions mentions_of(const Map *vars, Expr *e) {
+    Mentions mentions = {.vars = vars};
+    Visitor visitor = {.expr = find_mentions, .user = &mentions};
+    if (e) visit_expr(&visitor, e);
+    return mentions;
+}
+
+// Whether there is an iteration at all: `for (n in g == 0 ? N : 0)`.
+static bool is_chosen(const Map *vars, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.count; i++) {
+        Mentions begin = mentions_of(vars, loop->loop.iters[i].begin), end = mentions_of(vars, loop->loop.iters[i].end);
+        if ((begin.index && begin.choice) || (end.index && end.choice)) return true;
+    }
+    return false;
+}
+
+// The index has a part in whether what is below happens.
+static bool depends(const Map *vars, const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) return mentions_of(vars, stmt->if_.condition).index;
+    if (stmt->kind == STMT_WHILE) return mentions_of(vars, stmt->while_.condition).index;
+    return stmt->kind == STMT_FOR && is_chosen(vars, stmt);
 }
 
 static bool uses_channel(const Stmt *stmt, void *user) {
@@ -48,9 +63,8 @@ static bool differ(Arena *arena, const Stmt *role) {
     map_put(vars, role->role.iters[0].var, vars);
     bool threads = block_any(&role->role.body, is_thread_region, NULL);
     FOR_EACH_STMT (stmt, &role->role.body) {
-        if (stmt->kind == STMT_LET && is_decided(vars, stmt->let.value)) map_put(vars, stmt->let.var, vars);
-        if (stmt->kind == STMT_IF && is_decided(vars, stmt->if_.condition) && below_any(stmt, uses_channel, NULL))
-            return true;
+        if (stmt->kind == STMT_LET && mentions_of(vars, stmt->let.value).index) map_put(vars, stmt->let.var, vars);
+        if (depends(vars, stmt) && below_any(stmt, uses_channel, NULL)) return true;
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
         if (threads || stmt->decl->alias_of || stmt->decl->type == TYPE_CHANNEL) return true;
     }

@@ -212,6 +212,11 @@ Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
         }
     } else {
         if (!element_place(s, node, &place)) return NULL;
+        if (place.is_cast || place.piece || place.cta) {
+            diag(s->sink, node->span, T_VIEW_OPERAND, "an element operand", place.buf->name,
+                 place.cta ? "it lies in another CTA" : "its elements have another type");
+            return NULL;
+        }
         outside_of_tensor(s, &place);
         region = region_element(s->arena, place.buf, place.count, place.indices);
         region->count = place.count;

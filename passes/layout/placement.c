@@ -514,6 +514,11 @@ static void end_with_home(Placement *p, State *state, int fragment, const Stmt *
     make_current(p, state, fragment, home_of(p, fragment), end_of(branch), stmt->loc);
 }
 
+// Behind the `if`, or in the next iteration of the loop around it, in which the reader may stand in the `if` itself.
+static bool read_again(const Placement *p, const Reach *reach, int fragment) {
+    return read_outside(p, reach, fragment) || (p->loop && !declares_within(p, reach_of(p, p->loop), fragment));
+}
+
 // What holds behind both branches of the `if`, in a.
 static void merge(Placement *p, const Stmt *stmt, State *a, State *b, Block *then, Block *otherwise) {
     const Reach *reach = reach_of(p, stmt);
@@ -522,7 +527,7 @@ static void merge(Placement *p, const Stmt *stmt, State *a, State *b, Block *the
         bool differ = a->value[f] != b->value[f];
         State trial_a = copy_state(p, a), trial_b = copy_state(p, b);
         keep_common(p, &trial_a, &trial_b, f);
-        if (differ && !any_current(p, &trial_a, f) && read_outside(p, reach, f)) {
+        if (a->value[f] && b->value[f] && !any_current(p, &trial_a, f) && read_again(p, reach, f)) {
             end_with_home(p, a, f, stmt, then);
             end_with_home(p, b, f, stmt, otherwise);
         }
@@ -571,9 +576,20 @@ static void find_carried(Placement *p, State *state, const Stmt *loop, bool runs
         write_value(p, state, carried->fragment, ++p->last_value, version_of(p, carried->fragment, carried->layout));
 }
 
+// A `break` of the loop itself: it may leave before what the loop writes.
+static bool breaks(const Block *block) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_BREAK) return true;
+        if (stmt->kind == STMT_IF && (breaks(&stmt->if_.then) || breaks(&stmt->if_.otherwise))) return true;
+        if (stmt->kind == STMT_BLOCK && breaks(&stmt->block)) return true;
+    }
+    return false;
+}
+
+// `known`: each iteration is sure to come about, once at least and to its end.
 static int64_t trips_of(const Stmt *loop, bool *known) {
     int64_t trips = 1;
-    *known = loop->kind == STMT_FOR;
+    *known = loop->kind == STMT_FOR && !breaks(&loop->loop.body);
     if (loop->kind == STMT_WHILE) return UNKNOWN_TRIPS;
     for (int i = 0; i < loop->loop.count; i++) {
         int64_t count = iter_count(&loop->loop.iters[i]);

@@ -44,14 +44,30 @@ typedef struct KSlices {
     int64_t rows, columns;   // of acc
 } KSlices;
 
+// What differs between the CTAs that share a tile: fragments and shared memory.
+static bool is_own_memory(const Expr *e, const void *unused) {
+    (void)unused;
+    return e->kind == EXPR_LOAD && e->load.buf->scope != SCOPE_GLOBAL;
+}
+
+static bool is_scalar(const Stmt *stmt) {
+    if (stmt->kind == STMT_LET) return !any_expr(stmt->let.value, is_own_memory, NULL);
+    return stmt->kind == STMT_DECL || stmt->kind == STMT_ASSUME;
+}
+
+static bool fills_tile(const Stmt *stmt) {
+    if (!is_call(stmt, OP_COPY)) return false;
+    CopyOp copy = copy_of(stmt);
+    return copy.dst->buf->scope == SCOPE_SHARED && copy.src->buf->scope == SCOPE_GLOBAL;
+}
+
 // The loop does nothing but copy and multiply into one accumulator.
 static bool loop_serves(const Stmt *loop, KSlices *slices) {
     const Iter *iter = &loop->loop.iters[0];
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         GemmOp gemm;
-        if (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (is_call(stmt, OP_COPY) && ARG(stmt, COPY, dst).region->buf->scope == SCOPE_SHARED) continue;
+        if (is_scalar(stmt) || fills_tile(stmt)) continue;
         if (!match_gemm(stmt, &gemm) || (slices->acc && slices->acc != gemm.acc->buf)) return false;
         for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
@@ -76,16 +92,43 @@ static int row_iter(const Stmt *loop, const Buf *acc) {
 typedef struct Element {
     const Buf *acc;
     const Var *row, *column;
+    const Region *to;   // where the accumulator is stored
 } Element;
 
 static bool is_own_element(const Element *own, const Buf *buf, Expr *const *indices) {
     return buf == own->acc && is_var(indices[0], own->row) && is_var(indices[1], own->column);
 }
 
-// What no share of the rows can have: elements of other fragments or of shared memory, and calls for more than a value.
-static bool is_beyond_element(const Expr *e, const void *what) {
-    if (e->kind == EXPR_LOAD)
-        return e->load.buf->scope != SCOPE_GLOBAL && !is_own_element(what, e->load.buf, e->load.indices);
+static bool is_sum(const Expr *e, const Expr *start, const Var *var) {
+    if (expr_is_int(start, 0) && is_var(e, var)) return true;
+    if (e->kind != EXPR_BINARY || e->binary.op != BIN_ADD) return false;
+    return (expr_equal(e->binary.a, start) && is_var(e->binary.b, var)) ||
+           (expr_equal(e->binary.b, start) && is_var(e->binary.a, var));
+}
+
+// Where the element is stored. Another place of a tensor that is written may be another CTA's, which may have written it.
+static bool is_own_place(const Element *own, Expr *const *indices) {
+    bool transposed = own->to->transposed;
+    const Var *vars[] = {transposed ? own->column : own->row, transposed ? own->row : own->column};
+    int kept = 0;
+    for (int d = 0; d < own->to->count; d++) {
+        const RegionDim *dim = &own->to->dims[d];
+        if (dim->extent ? !is_sum(indices[d], dim->start, vars[kept++]) : !expr_equal(indices[d], dim->start))
+            return false;
+    }
+    return true;
+}
+
+static bool is_beyond_place(const Element *own, const Expr *load) {
+    const Buf *buf = load->load.buf;
+    if (buf->scope != SCOPE_GLOBAL) return !is_own_element(own, buf, load->load.indices);
+    return !buf_is_constant(buf) && (buf->rank != own->to->buf->rank || !is_own_place(own, load->load.indices));
+}
+
+// What no share of the rows can have: elements of other fragments, of shared memory, and of what other CTAs write; calls with
+// effects, and calls on regions.
+static bool is_beyond_element(const Expr *e, const void *own) {
+    if (e->kind == EXPR_LOAD) return is_beyond_place(own, e);
     if (e->kind != EXPR_CALL) return false;
     for (int a = 0; a < e->call.count; a++)
         if (e->call.args[a].region) return true;
@@ -103,42 +146,66 @@ static bool counts(const Iter *iter, const Expr *extent) {
 }
 
 // `parallel (i in rows, j in columns) acc[i, j] = f(acc[i, j], tensors)`: each CTA does it for the rows that it adds up.
-static bool epilogue_serves(const Stmt *loop, const Buf *acc) {
+static bool epilogue_serves(const Stmt *loop, const Buf *acc, const Region *to) {
     int row = is_loop(loop, LOOP_PARALLEL) && loop->loop.count == 2 ? row_iter(loop, acc) : -1;
     if (row < 0) return false;
     const Iter *rows = &loop->loop.iters[row], *columns = &loop->loop.iters[1 - row];
     if (!counts(rows, acc->shape[0]) || !counts(columns, acc->shape[1])) return false;
-    Element own = {acc, rows->var, columns->var};
+    Element own = {acc, rows->var, columns->var, to};
     FOR_EACH_ITEM (stmt, &loop->loop.body)
         if (!is_elementwise(stmt, &own)) return false;
     return true;
 }
 
-// What stands outside of the loop: declarations, scalars, the fill before it, epilogues and one store behind it. Why the
-// kernel is not of this form; NULL: it is.
+// The copy of the whole accumulator to a tile of a tensor, all of whose rows are there.
+static bool store_serves(const Stmt *stmt, const Buf *acc) {
+    if (!is_call(stmt, OP_COPY) || acc->rank != 2) return false;
+    CopyOp store = copy_of(stmt);
+    bool whole = store.src->buf == acc && region_is_whole(store.src) && !store.src->transposed;
+    if (!whole || store.dst->buf->scope != SCOPE_GLOBAL || region_rank(store.dst) != 2) return false;
+    int row = store.dst->transposed ? 1 : 0, kept = 0;
+    for (int d = 0; d < store.dst->count; d++) {
+        const RegionDim *dim = &store.dst->dims[d];
+        if (dim->extent && kept++ == row && !expr_is_int(dim->extent, buf_extent(acc, 0))) return false;
+    }
+    return true;
+}
+
+static bool zeroes(const Stmt *stmt, const Buf *acc) {
+    if (!is_call(stmt, OP_FILL)) return false;
+    const Expr *value = ARG(stmt, FILL, value).value;
+    bool zero = expr_is_int(value, 0) || (value->kind == EXPR_FLOAT && value->real == 0);
+    return ARG(stmt, FILL, dst).region->buf == acc && region_is_whole(ARG(stmt, FILL, dst).region) && zero;
+}
+
+// Outside of the loop: declarations and scalars, the zeroes before it, epilogues and the store behind it. Why the kernel is not of
+// this form; NULL: it is.
 static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
     *slices = (KSlices){.loop = -1, .store = -1};
     if (!grid || kernel->stage != STAGE_TILE) return "it is for a grid of tile operations";
     if (func_cluster(kernel) > 1 || grid->grid.count > 2) return "it makes the cluster of a grid of one or two dims";
     const Block *body = &grid->grid.body;
+    for (int i = 0; i < body->count; i++)
+        if (slices->loop < 0 && is_loop(body->items[i], LOOP_PIPELINED) && loop_serves(body->items[i], slices))
+            slices->loop = i;
+    if (slices->loop < 0) return "there is no `pipelined` loop from 0 of copies to shared memory and one gemm";
+    for (int i = slices->loop + 1; i < body->count; i++)
+        if (slices->store < 0 && store_serves(body->items[i], slices->acc)) slices->store = i;
+    if (slices->store < 0) return "no copy behind the loop takes all of the accumulator to a tile of a tensor";
+    const Region *to = copy_of(body->items[slices->store]).dst;
+    int zeroed = 0;
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
-        bool pipelined = is_loop(stmt, LOOP_PIPELINED);
-        if (stmt->kind == STMT_DECL || stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME) continue;
-        if (pipelined && slices->loop < 0 && loop_serves(stmt, slices)) slices->loop = i;
-        else if (slices->loop >= 0 && slices->store < 0 && epilogue_serves(stmt, slices->acc)) slices->epilogues++;
-        else if (is_call(stmt, OP_COPY) && slices->loop >= 0 && slices->store < 0) slices->store = i;
-        else if (!is_call(stmt, OP_FILL) || slices->loop >= 0)
-            return "a `fill`, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element of its "
+        if (i == slices->loop || i == slices->store || is_scalar(stmt)) continue;
+        bool between = i > slices->loop && i < slices->store;
+        if (i < slices->loop && zeroes(stmt, slices->acc)) zeroed++;
+        else if (between && epilogue_serves(stmt, slices->acc, to)) slices->epilogues++;
+        else
+            return "a `fill` of 0, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element of its "
                    "result, and a `copy` of it are all that it takes";
     }
-    if (slices->loop < 0) return "there is no `pipelined` loop from 0 of copies to shared memory and one gemm";
-    if (slices->store < 0) return "nothing copies the result behind the loop";
-    CopyOp store = copy_of(body->items[slices->store]);
-    bool whole = store.src->buf == slices->acc && region_is_whole(store.src) && !store.src->transposed;
-    if (!whole || slices->acc->rank != 2 || store.dst->buf->scope != SCOPE_GLOBAL || region_rank(store.dst) != 2)
-        return "the copy behind the loop takes not all of the accumulator to a tile of a tensor";
+    if (zeroed != 1) return "the accumulator does not begin with one `fill` of 0";
     slices->rows = buf_extent(slices->acc, 0);
     slices->columns = buf_extent(slices->acc, 1);
     return NULL;
