@@ -279,7 +279,7 @@ def losses(table, name):
     """The rows that are slower than this baseline, programs as they stand."""
     found = [(row["ratios"]["tilec"][name], row) for row in table if name in row["ratios"].get("tilec", {})]
     slower = [f"  {row['bench']} {row['shape']}: {r['median']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r, row in found if r["high"] < LOSS]
-    return "\n".join([f"{len(found)} rows beside {name}, {len(slower)} slower:", *slower])
+    return "\n".join([f"{len(found)} rows against {name}, {len(slower)} slower:", *slower])
 
 
 def device():

@@ -147,7 +147,8 @@ static bool all_nonnegative(Gen *gen, const Terms *terms) {
 
 typedef struct Offset {
     Value variable;   // NULL: none
-    Value carried;    // what mutable variables and memory add to it, NULL: none: a loop that changes them adds no more
+    Value
+        carried;   // what mutable variables and memory add to it, NULL: none: added last, so that a loop adds it alone
     int64_t constant;   // elements
     bool nonnegative;
     Value stride;   // NULL: none; then `strides` times as many elements more, 64 bits wide

@@ -147,9 +147,9 @@ static bool stores_value(OpId op) {
     return op == OP_FILL || op == OP_STORE || op_is(op, OP_CLASS_ATOMIC);
 }
 
-static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, const Buf *first) {
+static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, Type first) {
     if (operand->flags & OPERAND_CONST) return settle(s, constant(s, node, operand->name));
-    if (stores_value(info->id) && first) return value_of_type(s, node, first->type);
+    if (stores_value(info->id) && first != TYPE_NONE) return value_of_type(s, node, first);
     return settle(s, expression(s, node));
 }
 
@@ -182,17 +182,15 @@ static bool take_alone(Sema *s, const OpInfo *info, Operands *operands, int at, 
     TileOperand tile;
     Span span = operands->at[at]->span;
     if (!region_alone(s, operands->at[at], info->text, &tile)) return false;
-    if (info->id == OP_FILL && !tile.region && tile.view->is_cast) {
-        diag(s->sink, span, T_VIEW_OPERAND, info->text, tile.view->buf->name, "its elements have another type");
-        return false;
-    }
     if (is_made_first(info, at, &tile)) tile.region = region_whole(s->arena, move_to_fragment(s, &tile, span));
     if (at < COUNT_OF(operands->tiles)) operands->tiles[at] = tile;
     return take_tile(s, info, operands, &tile, operands->at[at]->span, out);
 }
 
-static const Buf *first_buffer(const Operands *operands, const Arg *args) {
-    return args[0].region ? args[0].region->buf : operands->tiles[0].view ? operands->tiles[0].view->buf : NULL;
+// Of the elements of the first operand.
+static Type first_type(const Operands *operands, const Arg *args) {
+    if (args[0].region) return args[0].region->buf->type;
+    return operands->tiles[0].view ? view_type(operands->tiles[0].view) : TYPE_NONE;
 }
 
 static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *args) {
@@ -204,7 +202,7 @@ static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *arg
         if (!node) continue;
         if (is_word(operand)) args[i] = word(s, info, operand, node);
         else if (operand->access == ACCESS_VALUE)
-            args[i].value = scalar_operand(s, info, operand, node, first_buffer(operands, args));
+            args[i].value = scalar_operand(s, info, operand, node, first_type(operands, args));
         else if (is_channel(operand)) args[i].region = whole_channel(s, node);
         else if (takes_tiles(info->id) && !is_bar(operand)) {
             if (!take_alone(s, info, operands, i, &args[i])) return false;

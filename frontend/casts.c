@@ -4,8 +4,8 @@
 //     downcast(w, u8)[i, j]     part j % 4 of w[i, j / 4], of u32[M, N]; [M, 4 * N]
 //     peer(t, rank)[i, j]       t[i, j] of that CTA of the cluster
 //
-// Parts are numbered from the lowest bits, as they lie in memory. Accesses are those of the buffer's own elements: parts of one
-// element that a thread reads are one load.
+// Parts are numbered from the lowest bits, as they lie in memory. Accesses are those of the buffer's own elements: parts
+// of one element that a thread reads are one load.
 #include "frontend/sema.h"
 #include "ir/facts.h"
 #include "ir/print.h"
@@ -97,7 +97,7 @@ const View *view_of_peer(Sema *s, const Node *call) {
 }
 
 // ---- elements ----
-static Region *place_region(Sema *s, const Place *place, int64_t behind) {
+Region *place_region(Sema *s, const Place *place, int64_t behind) {
     Expr *indices[LAYOUT_MAX_RANK];
     for (int d = 0; d < place->count; d++) indices[d] = place->indices[d];
     if (behind) indices[place->count - 1] = e_plus(s->arena, indices[place->count - 1], behind);

@@ -4,7 +4,8 @@
 //
 // The argument is the tensor of the places, here [ceildiv(N, 64), ceildiv(K, 32), 64, 32]: its extents are those of the
 // indices, and launches check them as they do all shapes. In the text the name is a view of it (views.c), so copies,
-// loads and TMA see a tensor of more dims. Where the last tile is not full, what the host put behind the extents is not read.
+// loads and TMA see a tensor of more dims. Where the last tile is not full, what the host put behind the extents is
+// not read.
 #include "frontend/sema.h"
 #include "ir/print.h"
 #include "ir/query.h"

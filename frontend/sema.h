@@ -279,6 +279,7 @@ Expr *view_bound(Sema *s, Expr *e, Span span);   // what a view keeps of it: its
 Buf *move_to_fragment(Sema *s, const TileOperand *src, Span span);
 void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand *dst, Span span);
 Expr *place_value(Sema *s, const Place *place);
+Region *place_region(Sema *s, const Place *place, int64_t behind);   // of the buffer's element, or so many behind it
 void place_store(Sema *s, Block *out, const Place *place, Expr *value, Span span);
 
 // ---- shapes.c ----

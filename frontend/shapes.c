@@ -218,8 +218,7 @@ Region *region_element_of(Sema *s, const Node *node, bool or_whole) {
             return NULL;
         }
         outside_of_tensor(s, &place);
-        region = region_element(s->arena, place.buf, place.count, place.indices);
-        region->count = place.count;
+        region = place_region(s, &place, 0);
     }
     if (region) region->loc = place_of(s, node->span);
     return region;

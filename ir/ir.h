@@ -527,7 +527,8 @@ enum {   // sets of ops that are handled alike (ops.def)
     OP_CLASS_ATOMIC = 32,
     OP_CLASS_COMMUTES = 64,
     OP_CLASS_INTEGER = 128,
-    OP_CLASS_TENSOR_MAP = 256
+    OP_CLASS_TENSOR_MAP = 256,
+    OP_CLASS_MATH = 512
 };
 typedef struct OpInfo {
     OpId id;

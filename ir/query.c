@@ -123,8 +123,7 @@ Expr *iter_trips(Arena *arena, const Iter *iter) {
 
 bool is_loop_element(const Stmt *loop, int count, Expr *const *indices) {
     bool same = count == loop->loop.count;
-    for (int d = 0; d < count && same; d++)
-        same = indices[d]->kind == EXPR_VAR && indices[d]->var == loop->loop.iters[d].var;
+    for (int d = 0; d < count && same; d++) same = expr_is_var(indices[d], loop->loop.iters[d].var);
     return same;
 }
 

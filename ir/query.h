@@ -100,6 +100,7 @@ bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what);
 bool stmt_any_own_expr(const Stmt *stmt, ExprTest *is, const void *what);   // not of the statements in its bodies
 bool block_any_expr(const Block *block, ExprTest *is, const void *what);
 bool expr_uses_any(const Expr *expr, const Map *vars);   // one of the variables that are keys of the map
+bool expr_is_var(const Expr *expr, const Var *var);      // the variable itself
 bool expr_calls(const Expr *expr, OpId op);
 Expr *expr_divisor(const Expr *expr);                   // of an integer division, where it is no constant; NULL: none
 bool expr_is_pure(const Expr *expr);                    // its evaluation has no effect, so it may be dropped

@@ -8,6 +8,10 @@ static bool is_var(const Expr *e, const void *var) {
     return e->kind == EXPR_VAR && e->var == var;
 }
 
+bool expr_is_var(const Expr *expr, const Var *var) {
+    return is_var(expr, var);
+}
+
 bool expr_uses_var(const Expr *expr, const Var *var) {
     return any_expr(expr, is_var, var);
 }

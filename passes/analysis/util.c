@@ -34,3 +34,9 @@ Expr *copy_slot(const Stmt *copy) {
     const Stmt *store = gathering_store(copy);
     return store && store->store.buf->stage_dims == 1 ? store->store.indices[0] : NULL;
 }
+
+bool is_zero_fill(const Stmt *stmt) {
+    FillOp fill;
+    if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
+    return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);
+}

@@ -44,3 +44,5 @@ Expr *copy_slot(const Stmt *copy);
 static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
+
+bool is_zero_fill(const Stmt *stmt);   // of a whole buffer, with zeros

@@ -116,19 +116,7 @@ typedef struct Work {
 
 static bool is_function(const Expr *expr) {
     if (expr->kind == EXPR_BINARY) return expr->binary.op == BIN_DIV || expr->binary.op == BIN_MOD;
-    if (expr->kind != EXPR_CALL) return false;
-    switch (expr->call.op) {
-    case OP_EXP:
-    case OP_EXP2:
-    case OP_LOG:
-    case OP_LOG2:
-    case OP_SQRT:
-    case OP_RSQRT:
-    case OP_TANH:
-    case OP_SIN:
-    case OP_COS: return true;
-    default: return false;
-    }
+    return expr->kind == EXPR_CALL && op_is(expr->call.op, OP_CLASS_MATH);
 }
 
 static bool add_work(Visitor *visitor, Expr *expr) {

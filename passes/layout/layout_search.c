@@ -1,8 +1,8 @@
 // Other layouts and maps than those that propagation gives, where they cost less: a part of layout-inference.
 //
 // The cost of a choice is that of its conversions, where placement.c puts them, and of the items under their maps
-// (layout_cost.c), times the iterations of the loops around. Propagation goes forward from anchors, so that layouts meet
-// somewhere; the search moves that place:
+// (layout_cost.c), times the iterations of the loops around. Propagation goes forward from anchors, so that layouts
+// meet somewhere; the search moves that place:
 //
 //     copy(x, v); parallel .. t = f(v[i, j]); parallel .. w = bf16(t[i, j]); gemm(w, ..)
 //          A                         A  ^                   A  ^             B
@@ -13,10 +13,11 @@
 //
 //     f gets the layout; loops on f follow, then their other fragments, then loops on these ..
 //     the item gets the map of f as it is; its other fragments follow ..
-//     the loops that store f run once more, under a map for that layout (Rerun); then those that store what they read ..
+//     the loops that store f run once more, under a map for that layout (Rerun); then those that store what they read
 //
-// The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost. Layouts that are given or an
-// instruction's, and fragments that other statements take as they are, stay. Without conversions there is no search.
+// The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost.
+// Layouts that are given or an instruction's, and fragments that other statements take as they are, stay. Without
+// conversions there is no search.
 #include "ir/query.h"
 #include "ir/rewrite.h"
 #include "passes/layout/layout_inference.h"

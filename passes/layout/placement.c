@@ -109,7 +109,7 @@ static bool is_first_use(const Item *item, const FragmentUse *use) {
     return true;
 }
 
-// The written values depend on the old ones.
+// What the item writes depends on what was there.
 static bool updates(const Item *item) {
     ReduceOp reduce;
     if (match_reduce(item->stmt, &reduce)) return reduce.accumulate && expr_is_int(reduce.accumulate, 1);

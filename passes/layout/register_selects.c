@@ -19,7 +19,7 @@ typedef struct Selects {
 
 static bool is_iterator(const Selects *selects, const Expr *index) {
     for (int i = 0; selects->loop && i < selects->loop->loop.count; i++)
-        if (index->kind == EXPR_VAR && index->var == selects->loop->loop.iters[i].var) return true;
+        if (expr_is_var(index, selects->loop->loop.iters[i].var)) return true;
     return false;
 }
 

@@ -1,18 +1,13 @@
 // Cleanup of a consumer's body: a product overwrites its accumulator in place of a fill with zeros; declarations of
 // fragments and computations of scalars sink to their uses.
 #include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/util.h"
 #include "passes/specialize/builder.h"
 
 // ---- fills ----
 
 // A fill with zeros is dropped if an MMA can overwrite the accumulator instead: the next statement that touches the
 // accumulator, or the first one in a loop that follows and surely runs.
-
-static bool is_zero_fill(const Stmt *stmt) {
-    FillOp fill;
-    if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
-    return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);
-}
 
 static Stmt *first_touch(const Block *block, int from, const Buf *buf) {
     for (int i = from; i < block->count; i++)

@@ -67,7 +67,7 @@ static bool loop_serves(const Stmt *loop, KSlices *slices) {
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         GemmOp gemm;
-        if (is_scalar(stmt) || fills_tile(stmt)) continue;
+        if ((is_scalar(stmt) && stmt->kind != STMT_DECL) || fills_tile(stmt)) continue;
         if (!match_gemm(stmt, &gemm) || (slices->acc && slices->acc != gemm.acc->buf)) return false;
         for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
@@ -76,16 +76,12 @@ static bool loop_serves(const Stmt *loop, KSlices *slices) {
     return slices->acc != NULL;
 }
 
-static bool is_var(const Expr *e, const Var *var) {
-    return e->kind == EXPR_VAR && e->var == var;
-}
-
 // The iterator of an epilogue that counts the rows of the accumulator, -1: none does.
 static int row_iter(const Stmt *loop, const Buf *acc) {
     const Stmt *last = loop->loop.body.count ? loop->loop.body.items[loop->loop.body.count - 1] : NULL;
     if (!last || last->kind != STMT_STORE || last->store.buf != acc || acc->rank != 2) return -1;
     for (int i = 0; i < loop->loop.count; i++)
-        if (is_var(last->store.indices[0], loop->loop.iters[i].var)) return i;
+        if (expr_is_var(last->store.indices[0], loop->loop.iters[i].var)) return i;
     return -1;
 }
 
@@ -96,17 +92,17 @@ typedef struct Element {
 } Element;
 
 static bool is_own_element(const Element *own, const Buf *buf, Expr *const *indices) {
-    return buf == own->acc && is_var(indices[0], own->row) && is_var(indices[1], own->column);
+    return buf == own->acc && expr_is_var(indices[0], own->row) && expr_is_var(indices[1], own->column);
 }
 
 static bool is_sum(const Expr *e, const Expr *start, const Var *var) {
-    if (expr_is_int(start, 0) && is_var(e, var)) return true;
+    if (expr_is_int(start, 0) && expr_is_var(e, var)) return true;
     if (e->kind != EXPR_BINARY || e->binary.op != BIN_ADD) return false;
-    return (expr_equal(e->binary.a, start) && is_var(e->binary.b, var)) ||
-           (expr_equal(e->binary.b, start) && is_var(e->binary.a, var));
+    return (expr_equal(e->binary.a, start) && expr_is_var(e->binary.b, var)) ||
+           (expr_equal(e->binary.b, start) && expr_is_var(e->binary.a, var));
 }
 
-// Where the element is stored. Another place of a tensor that is written may be another CTA's, which may have written it.
+// Where the element is stored: another CTA may have written another place of the tensor already.
 static bool is_own_place(const Element *own, Expr *const *indices) {
     bool transposed = own->to->transposed;
     const Var *vars[] = {transposed ? own->column : own->row, transposed ? own->row : own->column};
@@ -125,8 +121,8 @@ static bool is_beyond_place(const Element *own, const Expr *load) {
     return !buf_is_constant(buf) && (buf->rank != own->to->buf->rank || !is_own_place(own, load->load.indices));
 }
 
-// What no share of the rows can have: elements of other fragments, of shared memory, and of what other CTAs write; calls with
-// effects, and calls on regions.
+// What no share of the rows can have: elements of other fragments, of shared memory, and of what other CTAs write; calls
+// with effects, and calls on regions.
 static bool is_beyond_element(const Expr *e, const void *own) {
     if (e->kind == EXPR_LOAD) return is_beyond_place(own, e);
     if (e->kind != EXPR_CALL) return false;
@@ -145,7 +141,7 @@ static bool counts(const Iter *iter, const Expr *extent) {
     return expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && expr_equal(iter->end, extent);
 }
 
-// `parallel (i in rows, j in columns) acc[i, j] = f(acc[i, j], tensors)`: each CTA does it for the rows that it adds up.
+// `parallel (i in rows, j in columns) acc[i, j] = f(acc[i, j], tensors)`: each CTA runs it on the rows that it adds up.
 static bool epilogue_serves(const Stmt *loop, const Buf *acc, const Region *to) {
     int row = is_loop(loop, LOOP_PARALLEL) && loop->loop.count == 2 ? row_iter(loop, acc) : -1;
     if (row < 0) return false;
@@ -171,15 +167,8 @@ static bool store_serves(const Stmt *stmt, const Buf *acc) {
     return true;
 }
 
-static bool zeroes(const Stmt *stmt, const Buf *acc) {
-    if (!is_call(stmt, OP_FILL)) return false;
-    const Expr *value = ARG(stmt, FILL, value).value;
-    bool zero = expr_is_int(value, 0) || (value->kind == EXPR_FLOAT && value->real == 0);
-    return ARG(stmt, FILL, dst).region->buf == acc && region_is_whole(ARG(stmt, FILL, dst).region) && zero;
-}
-
-// Outside of the loop: declarations and scalars, the zeroes before it, epilogues and the store behind it. Why the kernel is not of
-// this form; NULL: it is.
+// Outside of the loop: declarations and scalars, the fill before it, epilogues and the store behind it. Why the kernel
+// is not of this form; NULL: it is.
 static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
     *slices = (KSlices){.loop = -1, .store = -1};
@@ -199,11 +188,11 @@ static const char *find_pieces(const Func *kernel, KSlices *slices) {
         const Stmt *stmt = body->items[i];
         if (i == slices->loop || i == slices->store || is_scalar(stmt)) continue;
         bool between = i > slices->loop && i < slices->store;
-        if (i < slices->loop && zeroes(stmt, slices->acc)) zeroed++;
+        if (i < slices->loop && is_zero_fill(stmt) && fill_of(stmt).dst->buf == slices->acc) zeroed++;
         else if (between && epilogue_serves(stmt, slices->acc, to)) slices->epilogues++;
         else
-            return "a `fill` of 0, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element of its "
-                   "result, and a `copy` of it are all that it takes";
+            return "a `fill` of 0, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element "
+                   "of its result, and a `copy` of it are all that it takes";
     }
     if (zeroed != 1) return "the accumulator does not begin with one `fill` of 0";
     slices->rows = buf_extent(slices->acc, 0);
@@ -300,7 +289,7 @@ typedef struct Share {
 static Expr *place_in_tile(Mapper *mapper, Expr *expr) {
     const Share *share = mapper->user;
     if (expr->kind == EXPR_LOAD && expr->load.buf == share->sum) return expr;
-    return is_var(expr, share->row) ? share->place : NULL;
+    return expr_is_var(expr, share->row) ? share->place : NULL;
 }
 
 static void push_epilogue(Split *s, const Stmt *epilogue, Buf *sum, Expr *first, Expr *adds, Block *out) {
