@@ -95,7 +95,7 @@ def check_paths():
 def check_maps():
     """Each source has a header, or stands in a comment of one of its folder or the folder above; `cmd_*` names several."""
     for path in sorted(path for folder in MAY_USE for path in (source / folder).rglob("*.c") if not path.with_suffix(".h").exists()):
-        headers = [header for folder in (path.parent, path.parent.parent) for header in folder.glob("*.[hd]*")]
+        headers = [header for folder in (path.parent, path.parent.parent) for header in folder.glob("*.[hd]*") if header.is_file()]
         comments = "\n".join(found for header in headers for found in re.findall(r"//.*", header.read_text(errors="replace")))
         if not any(fnmatch.fnmatch(path.stem, name) for name in set(re.findall(r"[\w*]*\w[\w*]*", comments))):
             problems.append(f"{path.relative_to(source)}: no header of its folder says what it does")

@@ -11,3 +11,10 @@ add_test(NAME lsp_extension COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE
 tilec_tier("release:1" lsp_extension)
 set_tests_properties(lsp_extension PROPERTIES TIMEOUT 300
                      REQUIRED_FILES "$<TARGET_FILE:tilec>;${CMAKE_CURRENT_SOURCE_DIR}/lsp;${PROJECT_SOURCE_DIR}/editors")
+
+# The grammar for editors with tree-sitter; .deps/tree-sitter is the generator that ./dev fetches.
+add_test(NAME lsp_tree_sitter COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/lsp/tree_sitter.py ${PROJECT_SOURCE_DIR} $<TARGET_FILE:tilec>
+                                      ${PROJECT_SOURCE_DIR}/.deps/tree-sitter/tree-sitter)
+tilec_tier("release:1" lsp_tree_sitter)
+set_tests_properties(lsp_tree_sitter PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+                     REQUIRED_FILES "$<TARGET_FILE:tilec>;${CMAKE_CURRENT_SOURCE_DIR}/lsp;${PROJECT_SOURCE_DIR}/editors")
