@@ -21,10 +21,10 @@ set(LLVM_BLAKE3 ${LLVM_LIB_DIR}/libLLVMSupport.a)
 if(TILEC_STATIC_TOOL)
   llvm_config(LLVM_STATIC --link-static --libs nvptx passes irreader linker bitreader)
   separate_arguments(LLVM_STATIC)
-  # Debian has no development package for this zstd; its run-time library serves.
-  find_library(LLVM_ZSTD NAMES zstd libzstd.so.1 REQUIRED)
+  find_library(TILEC_ZLIB NAMES libz.a z REQUIRED)
+  find_library(TILEC_ZSTD NAMES libzstd.a zstd libzstd.so.1 REQUIRED)
   list(PREPEND LLVM_STATIC -L${LLVM_LIB_DIR})
-  list(APPEND LLVM_STATIC z ${LLVM_ZSTD} rt dl m)
+  list(APPEND LLVM_STATIC ${TILEC_ZLIB} ${TILEC_ZSTD} rt dl m)
 endif()
 
 target_link_libraries(llvm INTERFACE -L${LLVM_LIB_DIR} -lLLVM-22)

@@ -37,6 +37,7 @@ function(tilec_library name target)
   add_library(${target}_shared SHARED ${object})
   add_dependencies(${target}_shared ${target}_static)
   target_link_libraries(${target}_shared PRIVATE m ${CMAKE_DL_LIBS})
+  tilec_portable(${target}_shared)
   target_link_options(${target}_shared PRIVATE -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/libtilec.map)
   target_include_directories(${target}_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   set_target_properties(${target}_shared PROPERTIES
