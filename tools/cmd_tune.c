@@ -1,18 +1,31 @@
-// tilec tune: times all combinations of a kernel's tunables on the device and adds the results to the tuning record.
+// tilec tune: times all combinations of a kernel's tunables on the device, adds the results to the tuning record of the host, and
+// writes them next to the file, for builds. With several devices, a process for each measures its share; then this one, which
+// finds all in the record but what such a process left.
+#include "runtime/device/cuda.h"
 #include "tools/bench_flags.h"
 #include "tools/tune.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_COMBINATIONS = 10000, BAR = 24, SHOWN = 5 };
+enum { MOST_COMBINATIONS = 10000, MOST_DEVICES = 64, BAR = 24, SHOWN = 5 };
+
+typedef struct Shard {   // every `count`-th combination, from `first` on
+    int64_t first, count;
+} Shard;
 
 typedef struct Tuning {
     Tool *tool;
     Subject subject;
     TuneJob job;
     VEC(Tunable) tunables;   // of the kernel, without those that -D fixes
-    const char *record;
+    int combinations;
+    Shard shard;
+    const char *record;   // the text that builds read
     bool named;
 } Tuning;
 
@@ -51,28 +64,44 @@ static bool choose_kernel(Tuning *t) {
     }
     if (count == 0) return nothing(t, "no kernel has tunables");
     if (combinations < 2) return nothing(t, arena_printf(t->tool->arena, "'%s' has one combination", s->only));
-    t->job.count = (int)combinations;
+    t->combinations = (int)combinations;
     return true;
 }
 
-// Lists combinations in source order; the last tunable varies fastest.
-static void list_combinations(Tuning *t) {
-    Arena *arena = t->tool->arena;
-    t->job.results = NEW_ARRAY(arena, TuneResult, t->job.count);
-    for (int i = 0; i < t->job.count; i++) {
-        TuneResult *result = &t->job.results[i];
-        StrBuf text;
-        sb_init(&text, arena);
-        for (int k = 0, below = t->job.count, rest = i; k < t->tunables.count; k++) {
-            const Tunable *tunable = &t->tunables.items[k];
-            below /= tunable->count;
-            RecordValue value = {tunable->name, tunable->values[rest / below]};
-            rest %= below;
-            vec_push(arena, &result->tuned, value);
-            sb_printf(&text, "%s%s = %lld", k ? ", " : "", value.name, (long long)value.value);
-        }
-        result->text = sb_text(&text);
+// Tunables that -D fixes belong to the combination too.
+static void add_fixed(const Tuning *t, RecordValues *tuned) {
+    for (const Attr *attr = t->subject.func->attrs; attr; attr = attr->next) {
+        bool seen = attr->id != ATTR_TUNED;
+        for (int i = 0; !seen && i < tuned->count; i++) seen = strcmp(tuned->items[i].name, attr->args[0].text) == 0;
+        RecordValue value = {attr->args[0].text, attr->args[1].integer};
+        if (!seen) vec_push(t->tool->arena, tuned, value);
     }
+}
+
+static TuneResult combination(const Tuning *t, int number) {
+    Arena *arena = t->tool->arena;
+    TuneResult out = {0};
+    StrBuf text;
+    sb_init(&text, arena);
+    for (int k = 0, below = t->combinations, rest = number; k < t->tunables.count; k++) {
+        const Tunable *tunable = &t->tunables.items[k];
+        below /= tunable->count;
+        RecordValue value = {tunable->name, tunable->values[rest / below]};
+        rest %= below;
+        vec_push(arena, &out.tuned, value);
+        vec_push(arena, &out.all, value);
+        sb_printf(&text, "%s%s = %lld", k ? ", " : "", value.name, (long long)value.value);
+    }
+    out.text = sb_text(&text);
+    add_fixed(t, &out.all);
+    return out;
+}
+
+// Lists the combinations of the shard in source order; the last tunable varies fastest.
+static void list_combinations(Tuning *t) {
+    t->job.results = NEW_ARRAY(t->tool->arena, TuneResult, t->combinations);
+    for (int64_t i = t->shard.first; i < t->combinations; i += t->shard.count)
+        t->job.results[t->job.count++] = combination(t, (int)i);
 }
 
 static double tolerance_of(const Module *module, const char *kernel) {
@@ -115,13 +144,15 @@ static void show_progress(void *user, int done) {
 }
 
 static void report(const Tuning *t, const Results *best, StrBuf *out) {
-    int large = 0, discarded = 0;
+    int large = 0, discarded = 0, known = 0;
     for (int i = 0; i < t->job.count; i++) {
         large += t->job.results[i].too_large;
         discarded += t->job.results[i].why != NULL;
+        known += t->job.results[i].known;
     }
-    sb_printf(out, "%s on %s: %d combinations, %d measured, %d too large, %d discarded\n", t->subject.func->name,
-              t->job.device, t->job.count, best->count, large, discarded);
+    sb_printf(out, "%s on %s: %d combinations, %d measured%s, %d too large, %d discarded\n", t->subject.func->name,
+              t->job.entry.device, t->job.count, best->count,
+              known ? arena_printf(t->tool->arena, " (%d before)", known) : "", large, discarded);
     for (int i = 0; i < best->count && i < SHOWN; i++)
         sb_printf(out, "  %.2f us  [%.2f, %.2f]  %s\n", best->items[i]->time.median * 1e6,
                   best->items[i]->time.low * 1e6, best->items[i]->time.high * 1e6, best->items[i]->text);
@@ -129,41 +160,34 @@ static void report(const Tuning *t, const Results *best, StrBuf *out) {
 
 // ---- the record ----
 
-static bool is_replaced(const RecordEntry *old, const RecordEntry *now) {
-    return strcmp(old->kernel, now->kernel) == 0 && strcmp(old->target, now->target) == 0 &&
-           (strcmp(old->text, now->text) != 0 || strcmp(old->problem, now->problem) == 0);
+static bool is_measured(const Tuning *t, const Results *best, const RecordEntry *old) {
+    for (int i = 0; i < best->count; i++)
+        if (strcmp(old->combination, record_values_text(t->tool->arena, &best->items[i]->all)) == 0) return true;
+    return false;
 }
 
-// Tunables that -D fixes belong to the combination too.
-static void add_fixed(const Tuning *t, RecordValues *tuned) {
-    for (const Attr *attr = t->subject.func->attrs; attr; attr = attr->next) {
-        bool seen = attr->id != ATTR_TUNED;
-        for (int i = 0; !seen && i < tuned->count; i++) seen = strcmp(tuned->items[i].name, attr->args[0].text) == 0;
-        RecordValue value = {attr->args[0].text, attr->args[1].integer};
-        if (!seen) vec_push(t->tool->arena, tuned, value);
-    }
+// A shard leaves what others have measured.
+static bool is_replaced(const Tuning *t, const Results *best, const RecordEntry *old) {
+    const RecordEntry *now = &t->job.entry;
+    if (strcmp(old->kernel, now->kernel) != 0 || strcmp(old->target, now->target) != 0) return false;
+    if (strcmp(old->text, now->text) != 0) return true;
+    return strcmp(old->problem, now->problem) == 0 && (t->shard.count == 1 || is_measured(t, best, old));
 }
 
 // Keeps entries of other kernels and shapes; drops stale entries of this kernel.
 static bool merge_record(Tuning *t, const Results *best) {
     Tool *tool = t->tool;
-    Subject *s = &t->subject;
     Record old;
     StrBuf text, now;
-    RecordEntry entry = {.kernel = s->func->name, .target = t->job.target, .device = t->job.device};
+    RecordEntry entry = t->job.entry;
     if (!record_read(tool->arena, tool->sink, t->record, false, &old)) return false;
-    entry.text = kernel_signature(&s->loader, tool->arena, s->define_count, s->defines, entry.kernel);
-    entry.shape = bench_shape(tool->arena, s->func, s->args);
-    entry.tilec = TILEC_VERSION;
-    entry.problem = record_problem(tool->arena, &entry);
     sb_init(&text, tool->arena);
     sb_init(&now, tool->arena);
     for (int i = 0; i < old.entries.count; i++)
-        if (!is_replaced(&old.entries.items[i], &entry)) record_entry_write(&old.entries.items[i], &text);
+        if (!is_replaced(t, best, &old.entries.items[i])) record_entry_write(&old.entries.items[i], &text);
     for (int i = 0; i < best->count; i++) {
         const TuneResult *result = best->items[i];
-        entry.tuned = result->tuned;
-        add_fixed(t, &entry.tuned);
+        entry.tuned = result->all;
         entry.us = result->time.median * 1e6;
         entry.low = result->time.low * 1e6;
         entry.high = result->time.high * 1e6;
@@ -180,6 +204,97 @@ static bool write_record(Tuning *t, const Results *best) {
     bool ok = merge_record(t, best);
     if (lock >= 0) close(lock);
     return ok;
+}
+
+// ---- shards and devices ----
+
+static bool read_shard(Tool *tool, Shard *out) {
+    const char *text = option_text(&tool->options, OPTION_SHARD, "0/1");
+    char *end;
+    out->first = strtoll(text, &end, 10);
+    out->count = *end == '/' ? strtoll(end + 1, &end, 10) : 0;
+    if (*end == 0 && out->first >= 0 && out->first < out->count) return true;
+    return tool_usage(tool, "--shard is K/N, with 0 <= K < N");
+}
+
+typedef VEC(int) Devices;
+
+// --devices; none: the first, in this process.
+static bool read_devices(Tool *tool, const Driver *driver, Devices *out) {
+    const char *text = option_text(&tool->options, OPTION_DEVICES, NULL);
+    int count = 0;
+    char *end;
+    if (!text) return true;
+    if (!cuda_check(driver, tool->sink, driver->device_count(&count), "cuDeviceGetCount")) return false;
+    if (strcmp(text, "all") == 0) {
+        for (int i = 0; i < count; i++) vec_push(tool->arena, out, i);
+        return true;
+    }
+    for (;; text = end + 1) {
+        long device = strtol(text, &end, 10);
+        if (end == text || device < 0 || device >= count || (*end && *end != ','))
+            return tool_usage(tool, "--devices is `all` or a list of numbers below %d", count);
+        vec_push(tool->arena, out, (int)device);
+        if (!*end) return true;
+    }
+}
+
+// CUDA_VISIBLE_DEVICES for one device of those that this process sees.
+static const char *only_device(Arena *arena, int device) {
+    const char *seen = getenv("CUDA_VISIBLE_DEVICES");
+    for (int i = 0; seen && i < device; i++) seen = strchr(seen, ',') ? strchr(seen, ',') + 1 : NULL;
+    return seen ? arena_printf(arena, "CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(seen, ","), seen)
+                : arena_printf(arena, "CUDA_VISIBLE_DEVICES=%d", device);
+}
+
+// The environment with a variable changed.
+static char **environment_with(Arena *arena, const char *variable) {
+    size_t name = strcspn(variable, "=") + 1;
+    VEC(char *) out = {0};
+    for (char **at = environ; *at; at++)
+        if (strncmp(*at, variable, name) != 0) vec_push(arena, &out, *at);
+    vec_push(arena, &out, arena_strdup(arena, variable));
+    vec_push(arena, &out, NULL);
+    return out.items;
+}
+
+// This command, for the share of one of `count` devices. 0: no process, reported.
+static pid_t start_share(Tuning *t, int device, int at, int count) {
+    Tool *tool = t->tool;
+    Arena *arena = tool->arena;
+    VEC(char *) words = {0};
+    vec_push(arena, &words, arena_strdup(arena, "tilec"));
+    vec_push(arena, &words, arena_strdup(arena, "tune"));
+    for (int i = 0; i < tool->options.given.count; i++) {
+        const GivenOption *given = &tool->options.given.items[i];
+        const OptionInfo *info = &option_infos[given->id];
+        if (given->id == OPTION_DEVICES || given->id == OPTION_SHARD) continue;
+        vec_push(arena, &words, arena_printf(arena, given->value ? "--%s=%s" : "--%s", info->name, given->value));
+    }
+    long long first = t->shard.first + t->shard.count * at, all = t->shard.count * count;
+    vec_push(arena, &words, arena_printf(arena, "--shard=%lld/%lld", first, all));
+    for (int i = 0; i < tool->options.operands.count; i++)
+        vec_push(arena, &words, arena_strdup(arena, tool->options.operands.items[i]));
+    vec_push(arena, &words, NULL);
+    posix_spawn_file_actions_t actions;
+    pid_t child = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    int error = posix_spawn(&child, "/proc/self/exe", &actions, NULL, words.items,
+                            environment_with(arena, only_device(arena, device)));
+    posix_spawn_file_actions_destroy(&actions);
+    if (error) diag(tool->sink, (Span){0}, T_CANNOT_RUN, "tilec", strerror(error));
+    return error ? 0 : child;
+}
+
+// Lets a process for each device measure its share. What one of them does not do is left to this process.
+static bool measure_shares(Tuning *t, const Devices *devices) {
+    pid_t children[MOST_DEVICES];
+    int count = devices->count < MOST_DEVICES ? devices->count : MOST_DEVICES, started = 0, status;
+    while (started < count && (children[started] = start_share(t, devices->items[started], started, count))) started++;
+    for (int i = 0; i < started; i++)
+        while (waitpid(children[i], &status, 0) < 0 && errno == EINTR) {}
+    return started == count;
 }
 
 // ---- the command ----
@@ -212,29 +327,74 @@ static bool prepare(Tuning *t) {
     job->args = s->args;
     job->tolerance = tolerance_of(s->module, s->func->name);
     job->threads = threads < 1 ? 1 : (int)threads;
+    job->anew = option_given(&tool->options, OPTION_ANEW);
+    job->entry = (RecordEntry){
+        .kernel = s->func->name,
+        .text = kernel_signature(&s->loader, tool->arena, s->define_count, s->defines, s->func->name),
+        .target = job->target,
+        .shape = bench_shape(tool->arena, s->func, s->args),
+        .method = arena_printf(tool->arena, "%s, %d samples", job->bench.warm ? "warm" : "cold", job->bench.samples),
+        .tilec = TILEC_VERSION};
     return true;
 }
 
-bool command_tune(Tool *tool, int *code) {
-    Tuning t = {.tool = tool};
-    Driver driver;
+static bool measure_and_write(Tuning *t) {
+    Tool *tool = t->tool;
     StrBuf text;
-    (void)code;
-    if (!bench_flags(tool, 15, &t.job.bench) || !subject_open(tool, true, &t.subject) ||
-        !cuda_open(&driver, tool->sink) || !prepare(&t))
-        return false;
-    t.job.user = &t;
-    t.job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
-    if (!tune_run(&t.job)) return false;
-    for (int i = 0; i < t.job.count; i++)
-        if (t.job.results[i].why)
-            diag(tool->sink, (Span){0}, T_TUNE_DISCARDED, t.job.results[i].text, t.job.results[i].why);
-    Results best = measured(&t, t.job.count);
+    t->job.user = t;
+    t->job.progress = isatty(STDERR_FILENO) ? show_progress : NULL;
+    if (!tune_run(&t->job)) return false;
+    t->job.entry.problem = record_problem(tool->arena, &t->job.entry);
+    for (int i = 0; i < t->job.count; i++)
+        if (t->job.results[i].why)
+            diag(tool->sink, (Span){0}, T_TUNE_DISCARDED, t->job.results[i].text, t->job.results[i].why);
+    Results best = measured(t, t->job.count);
     if (best.count == 0) {
-        diag(tool->sink, (Span){0}, T_NOTHING_TUNED, t.subject.func->name);
+        diag(tool->sink, (Span){0}, T_NOTHING_TUNED, t->subject.func->name);
         return false;
     }
     sb_init(&text, tool->arena);
-    report(&t, &best, &text);
-    return tool_write(tool, "-", &text) && write_record(&t, &best);
+    report(t, &best, &text);
+    return tool_write(tool, "-", &text) && write_record(t, &best);
+}
+
+static bool tune_file(Tool *tool, Measurements *record) {
+    Tuning t = {.tool = tool, .job = {.record = record}};
+    Driver driver;
+    Devices devices = {0};
+    if (!bench_flags(tool, 15, &t.job.bench) || !read_shard(tool, &t.shard) || !subject_open(tool, true, &t.subject) ||
+        !cuda_open(&driver, tool->sink) || !read_devices(tool, &driver, &devices) || !prepare(&t))
+        return false;
+    if (devices.count == 1 && putenv(arena_strdup(tool->arena, only_device(tool->arena, devices.items[0]))) != 0)
+        fail_out_of_memory(tool->failure);
+    return (devices.count < 2 || measure_shares(&t, &devices)) && measure_and_write(&t);
+}
+
+static bool merge(Tool *tool, Measurements *record) {
+    const Options *o = &tool->options;
+    int64_t count;
+    if (o->operands.count == 0) return tool_usage(tool, "--merge takes the records to add");
+    for (int i = 0; i < o->operands.count; i++) {
+        if (!measurements_merge(record, tool->arena, o->operands.items[i], &count)) return false;
+        printf("%lld measurements of %s\n", (long long)count, o->operands.items[i]);
+    }
+    return true;
+}
+
+static bool export(Tool *tool, Measurements *record) {
+    StrBuf text;
+    sb_init(&text, tool->arena);
+    if (tool->options.operands.count) return tool_usage(tool, "--export takes no file but -o");
+    return measurements_export(record, tool->arena, &text) &&
+           tool_write(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), &text);
+}
+
+bool command_tune(Tool *tool, int *code) {
+    (void)code;
+    Measurements *record = measurements_open(tool->arena, tool->sink, measurements_path(tool->arena));
+    if (!record) return false;
+    bool merges = option_given(&tool->options, OPTION_MERGE), exports = option_given(&tool->options, OPTION_EXPORT);
+    bool ok = merges ? merge(tool, record) : exports ? export(tool, record) : tune_file(tool, record);
+    measurements_close(record);
+    return ok;
 }

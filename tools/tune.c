@@ -1,5 +1,6 @@
 #include "tools/tune.h"
 #include "runtime/api/api.h"
+#include "runtime/cache/hash.h"
 #include "runtime/device/device.h"
 #include <math.h>
 #include <pthread.h>
@@ -39,6 +40,7 @@ static void compile_one(Tune *t, Candidate *c) {
     options.define_count = (size_t)job->define_count + (size_t)job->results[0].tuned.count;
     options.only = job->func->name;
     options.ptxas = job->ptxas;
+    options.no_lines = true;   // the code stays what it is where comments change
     c->status = tilec_compile(t->context, job->path, job->source, job->length, &options, &c->artefact, &c->diagnostics);
 }
 
@@ -142,7 +144,8 @@ static bool measure(Tune *t, Arena *arena, DiagSink *sink, const DeviceModule *l
     if (!device_run(arena, sink, &run, count, args)) return false;
     t->why = run.outside ? arena_strdup(job->arena, run.outside) : t->want ? difference(t, args) : NULL;
     if (t->why) return false;
-    if (!bench_launch(arena, sink, loaded, entry, count, job->args, &job->bench, &job->results[t->at].time))
+    TuneResult *result = &job->results[t->at];
+    if (!result->known && !bench_launch(arena, sink, loaded, entry, count, job->args, &job->bench, &result->time))
         return false;
     if (!t->want) t->want = copy_args(job->arena, job, args);
     return true;
@@ -155,7 +158,6 @@ static bool load_and_measure(void *user, Arena *arena) {
     DeviceModule loaded;
     bool ok = device_module_open(arena, sink, artefact->plan, artefact->cubin, CURRENT_DEVICE, &loaded);
     if (ok) {
-        t->job->device = device_module_device_name(t->job->arena, &loaded);
         ok = measure(t, arena, sink, &loaded);
         device_module_close(&loaded);
     }
@@ -165,7 +167,42 @@ static bool load_and_measure(void *user, Arena *arena) {
     return cuda_hold(&t->driver, t->job->sink, &t->hold);
 }
 
-// Measures one candidate. False: the device is not usable any more.
+// ---- the record ----
+
+static RecordEntry entry_of(const Tune *t, const TilecArtefact *artefact) {
+    RecordEntry out = t->job->entry;
+    char hash[HASH_TEXT + 1];
+    size_t size;
+    const void *cubin = tilec_artefact_cubin(artefact, &size);
+    cache_hash_text(cache_hash(cubin, size), hash);
+    out.artefact = arena_strndup(t->job->arena, hash, HASH_TEXT / 2);
+    out.tuned = t->job->results[t->at].all;
+    return out;
+}
+
+static bool is_known(const Tune *t, RecordEntry *entry, TuneResult *result) {
+    if (t->job->anew || !measurements_find(t->job->record, t->job->arena, entry)) return false;
+    result->time = (Spread){entry->us * 1e-6, entry->low * 1e-6, entry->high * 1e-6, .samples = t->job->bench.samples};
+    return result->known = true;
+}
+
+// A failure is not kept: it may have been the machine's.
+static bool keep(const Tune *t, RecordEntry *entry, const TuneResult *result) {
+    if (t->why) return true;
+    entry->us = result->time.median * 1e6;
+    entry->low = result->time.low * 1e6;
+    entry->high = result->time.high * 1e6;
+    return measurements_add(t->job->record, t->job->arena, entry);
+}
+
+// What is known runs only for its outputs, with which those that follow are compared.
+static bool know_or_measure(Tune *t, const Candidate *c, TuneResult *result) {
+    RecordEntry entry = entry_of(t, c->artefact);
+    if (is_known(t, &entry, result) && t->want) return true;
+    return arena_scope(t->job->failure, load_and_measure, t) && (result->known || keep(t, &entry, result));
+}
+
+// Measures one candidate. False: the device or the record is not usable any more.
 static bool take(Tune *t) {
     Candidate *c = &t->candidates[t->at];
     TuneResult *result = &t->job->results[t->at];
@@ -174,7 +211,7 @@ static bool take(Tune *t) {
     wait_for(t, c);
     result->too_large = c->status == TILEC_ERROR_TARGET;
     t->why = NULL;
-    if (c->status == TILEC_OK) ok = arena_scope(t->job->failure, load_and_measure, t);
+    if (c->status == TILEC_OK) ok = know_or_measure(t, c, result);
     else if (!result->too_large)
         t->why = tilec_diagnostics_get(c->diagnostics, 0, &first) ? arena_strdup(t->job->arena, first.message)
                                                                   : tilec_status_text(c->status);
@@ -212,9 +249,24 @@ static bool with_threads(Tune *t) {
     return ok;
 }
 
+// What a time depends on besides the code.
+static void name_device(const Tune *t) {
+    char name[128] = "?";
+    int version = 0, clock = 0, memory_clock = 0;
+    RecordEntry *entry = &t->job->entry;
+    t->driver.device_name(name, sizeof name, t->hold.device);
+    t->driver.driver_version(&version);
+    t->driver.device_attribute(&clock, CUDA_CLOCK, t->hold.device);
+    t->driver.device_attribute(&memory_clock, CUDA_MEMORY_CLOCK, t->hold.device);
+    entry->device = arena_strdup(t->job->arena, name);
+    entry->driver = arena_printf(t->job->arena, "CUDA %d.%d", version / 1000, version % 1000 / 10);
+    entry->clocks = arena_printf(t->job->arena, "%d MHz, %d MHz", clock / 1000, memory_clock / 1000);
+}
+
 bool tune_run(TuneJob *job) {
     Tune t = {.job = job, .lock = PTHREAD_MUTEX_INITIALIZER, .ready = PTHREAD_COND_INITIALIZER};
     if (!cuda_open(&t.driver, job->sink) || !cuda_hold(&t.driver, job->sink, &t.hold)) return false;
+    name_device(&t);
     t.candidates = NEW_ARRAY(job->arena, Candidate, job->count + 1);
     for (int i = 0; i < job->count; i++) t.candidates[i].defines = defines_of(job, &job->results[i]);
     if (tilec_context_create(NULL, &t.context) != TILEC_OK) fail_out_of_memory(job->failure);

@@ -14,6 +14,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_NO_DISASSEMBLER:
     case T_DISASSEMBLER_REFUSED:
     case T_NOT_COMPILED:
+    case T_TUNING_RECORD:
     case T_NO_COMPILER:
     case T_COMPILER_KILLED:
     case T_TIME_LIMIT:

@@ -52,12 +52,15 @@ static const char *values_text(Arena *arena, const char *head, const RecordValue
     return sb_text(&text);
 }
 
+const char *record_values_text(Arena *arena, const RecordValues *values) {
+    return values_text(arena, "", values);
+}
+
 const char *record_problem(Arena *arena, const RecordEntry *entry) {
     return values_text(arena, arena_printf(arena, "%s: ", entry->device), &entry->shape);
 }
 
-// NULL: the line is valid; else the error.
-static const char *read_entry(Arena *arena, const char *line, size_t length, RecordEntry *out) {
+const char *record_entry_read(Arena *arena, const char *line, size_t length, RecordEntry *out) {
     const char *why;
     const Json *json = json_read(arena, line, length, &why);
     if (!json) return why;
@@ -79,6 +82,10 @@ static const char *read_entry(Arena *arena, const char *line, size_t length, Rec
     if (!read_values(arena, json_get(json, "tuned"), &out->tuned))
         return "\"tuned\" is missing or has no whole numbers";
     out->tilec = json_text(json_get(json, "tilec"), "");
+    out->driver = json_text(json_get(json, "driver"), "");
+    out->clocks = json_text(json_get(json, "clocks"), "");
+    out->artefact = json_text(json_get(json, "artefact"), "");
+    out->method = json_text(json_get(json, "method"), "");
     out->problem = record_problem(arena, out);
     out->combination = values_text(arena, "", &out->tuned);
     return NULL;
@@ -90,7 +97,7 @@ void record_parse(Arena *arena, DiagSink *sink, const char *path, const char *te
     for (int number = 1; *text; number++) {
         size_t length = strcspn(text, "\n");
         RecordEntry entry = {0};
-        const char *why = length ? read_entry(arena, text, length, &entry) : NULL;
+        const char *why = length ? record_entry_read(arena, text, length, &entry) : NULL;
         if (why) diag(sink, NOWHERE, T_BAD_RECORD, path, number, why);
         if (length && !why) {
             char *key = arena_printf(arena, "%s\n%s\n%s\n%s\n%s", entry.kernel, entry.text, entry.target, entry.problem,
@@ -143,6 +150,13 @@ void record_entry_write(const RecordEntry *e, StrBuf *out) {
     write_values("tuned", &e->tuned, out);
     sb_printf(out, ", \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f, \"tilec\": ", e->us, e->low, e->high);
     json_quote(out, e->tilec);
+    const char *more[][2] = {
+        {"driver", e->driver}, {"clocks", e->clocks}, {"artefact", e->artefact}, {"method", e->method}};
+    for (int i = 0; i < 4; i++) {
+        if (!more[i][1] || !more[i][1][0]) continue;
+        sb_printf(out, ", \"%s\": ", more[i][0]);
+        json_quote(out, more[i][1]);
+    }
     sb_str(out, "}\n");
 }
 

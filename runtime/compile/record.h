@@ -1,7 +1,7 @@
-// The tuning record: what `tilec tune` measured, for later builds. Text, a JSON object a line:
+// The tuning record as a text, which builds read: what `tilec tune` measured (tools/measurements.h). A JSON object a line:
 //
 //     {"kernel": "gemm", "text": "8c1f...", "target": "sm_90a", "device": "NVIDIA H200", "shape": {"M": 4096, ...},
-//      "tuned": {"BM": 128, ...}, "us": 171.20, "us_low": 170.93, "us_high": 171.61, "tilec": "0.1.0"}
+//      "tuned": {"BM": 128, ...}, "us": 171.20, "us_low": 170.93, "us_high": 171.61, "tilec": "0.1.0", ...}
 //
 // `text` is a hash of the elaborated kernel: edits of comments, tests and other kernels keep an entry valid, edits of
 // the kernel make it stale. A damaged line is skipped with a warning.
@@ -27,7 +27,8 @@ typedef VEC(RecordValue) RecordValues;
 
 typedef struct RecordEntry {
     const char *kernel, *text, *target, *device, *tilec;
-    RecordValues shape, tuned;   // shape: values of dims and integer scalars
+    const char *driver, *clocks, *artefact, *method;   // how it was measured; "": not said
+    RecordValues shape, tuned;                         // shape: values of dims and integer scalars
     double us, low, high;
     const char *problem, *combination;   // keys for comparison: device and shape; tunables
 } RecordEntry;
@@ -50,8 +51,11 @@ bool record_read(Arena *arena, DiagSink *sink, const char *path, bool named, Rec
 bool record_load(Arena *arena, DiagSink *sink, const char *path, bool named, FileText *out);
 // Parses a record from text; `path` is for messages.
 void record_parse(Arena *arena, DiagSink *sink, const char *path, const char *text, Record *out);
-const char *record_problem(Arena *arena, const RecordEntry *entry);   // "NVIDIA H200: K = 4096, M = 4096"
-void record_entry_write(const RecordEntry *entry, StrBuf *out);       // appends a line
+// Reads a line. NULL: it is valid; else the error.
+const char *record_entry_read(Arena *arena, const char *line, size_t length, RecordEntry *out);
+const char *record_values_text(Arena *arena, const RecordValues *values);   // "K = 4096, M = 4096", sorted by name
+const char *record_problem(Arena *arena, const RecordEntry *entry);         // "NVIDIA H200: K = 4096, M = 4096"
+void record_entry_write(const RecordEntry *entry, StrBuf *out);             // appends a line
 
 // The least value that is near a measured one; the largest is the measured one.
 int64_t record_least(int64_t measured);

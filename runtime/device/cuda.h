@@ -116,7 +116,9 @@ typedef struct Driver {
 
 enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_MAX_GRID_X = 5,
+    CUDA_CLOCK = 13,   // kHz
     CUDA_MULTIPROCESSORS = 16,
+    CUDA_MEMORY_CLOCK = 36,   // kHz
     CUDA_L2_BYTES = 38,
     CUDA_MAJOR = 75,
     CUDA_MINOR = 76,

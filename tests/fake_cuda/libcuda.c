@@ -1,7 +1,7 @@
 // A CUDA driver without a device: enough of libcuda to test loading and launching where there is none. Device memory is
 // host memory; a launch checks what it can and writes down what it got, one line each, into the file FAKE_CUDA_LOG.
 // FAKE_CUDA_FAIL names a function that fails with error 700; FAKE_CUDA_DEVICES is the
-// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0; with FAKE_CUDA_CAPTURING all streams are being
+// number of devices (1), FAKE_CUDA_MAJOR their compute capability (9).0, FAKE_CUDA_CLOCK their clock, FAKE_CUDA_VERSION that of the driver; with FAKE_CUDA_CAPTURING all streams are being
 // captured. A tensor map made here begins with the address and the first extent. What depends on how many blocks a
 // launch has: FAKE_CUDA_WRONG of them spoil the tensor that was made last, FAKE_CUDA_FAULT of them fail, and with
 // FAKE_CUDA_TIMED each takes a microsecond. A launch of a kernel `mapped` notes them from its second parameter.
@@ -94,16 +94,24 @@ static void note_params(const char *kernel, void **params) {
         return result_of(#name);                                                                                       \
     }
 
-DEFINE(cuInit, (unsigned flags), (void)flags;)
-DEFINE(cuDriverGetVersion, (int *version), *version = 13000;)
+static int setting(const char *name, int usual) {
+    return getenv(name) ? atoi(getenv(name)) : usual;
+}
+
+// A program with one device of many says which.
+DEFINE(cuInit, (unsigned flags), (void)flags; const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+       if (visible && !strchr(visible, ',')) note("visible %llu\n", strtoull(visible, NULL, 10), 0, 0);)
+DEFINE(cuDriverGetVersion, (int *version), *version = setting("FAKE_CUDA_VERSION", 13000);)
 DEFINE(cuGetErrorString, (int error, const char **text), *text = error ? "a made-up fault" : "no error";)
 DEFINE(cuGetErrorName, (int error, const char **text), *text = error ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS";)
-DEFINE(cuDeviceGetCount, (int *count), *count = getenv("FAKE_CUDA_DEVICES") ? atoi(getenv("FAKE_CUDA_DEVICES")) : 1;)
+DEFINE(cuDeviceGetCount, (int *count), *count = setting("FAKE_CUDA_DEVICES", 1);)
 DEFINE(cuDeviceGet, (int *device, int ordinal), *device = ordinal;)
 DEFINE(cuDeviceGetName, (char *name, int length, int device), (void)device; snprintf(name, (size_t)length, "Fake");)
 DEFINE(cuDeviceGetAttribute, (int *value, int attribute, int device), (void)device;
-       *value = attribute == 75   ? (getenv("FAKE_CUDA_MAJOR") ? atoi(getenv("FAKE_CUDA_MAJOR")) : 9)
+       *value = attribute == 75   ? setting("FAKE_CUDA_MAJOR", 9)
                 : attribute == 76 ? 0
+                : attribute == 13 ? setting("FAKE_CUDA_CLOCK", 1980000)
+                : attribute == 36 ? 2619000
                 : attribute == 16 ? 132
                 : attribute == 5  ? 0x7fffffff
                                   : 232448;)

@@ -26,6 +26,7 @@ for name in ["ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS", "CUDA_PATH", "TILE
 # Tests neither see nor fill the user's cache; those of the compile cache have a folder of their own.
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
 config.environment["TILEC_CACHE"] = "off"
+config.environment["XDG_STATE_HOME"] = os.path.join(config.test_exec_root, "state")   # nor the host's tuning record
 config.environment["NO_COLOR"] = "1"
 config.environment["TILEC_REPRO_DIR"] = "none"   # tests of failures leave no reproducers, unless they ask for them
 # UTF-8, wherever the tests run.
