@@ -146,9 +146,8 @@ static bool all_nonnegative(Gen *gen, const Terms *terms) {
 }
 
 typedef struct Offset {
-    Value variable;   // NULL: none
-    Value
-        carried;   // what mutable variables and memory add to it, NULL: none: added last, so that a loop adds it alone
+    Value variable;     // NULL: none
+    Value carried;      // what mutable variables and memory add to it; NULL: none
     int64_t constant;   // elements
     bool nonnegative;
     Value stride;   // NULL: none; then `strides` times as many elements more, 64 bits wide
@@ -291,11 +290,12 @@ static Value add_elements(Gen *gen, Value base, LLVMTypeRef element, Value count
     return LLVMBuildGEP2(gen->builder, element, base, &index, 1, "");
 }
 
-// base + offset elements + bytes
+// base + offset elements + bytes. What a loop changes goes onto the base: mostly all threads have it in common (a slot), so
+// that this is uniform arithmetic, and the threads' part is one register that the loop adds to it.
 static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t size, Expr *offset, int64_t bytes) {
     Offset sum = emit_offset(gen, offset);
-    base = add_elements(gen, base, element, sum.variable, sum.nonnegative);
     base = add_elements(gen, base, element, sum.carried, sum.nonnegative);
+    base = add_elements(gen, base, element, sum.variable, sum.nonnegative);
     if (sum.stride) base = add_strides(gen, base, element, &sum);
     bytes += sum.constant * size;
     Value distance = const_i64(gen, bytes);
