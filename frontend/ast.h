@@ -39,8 +39,8 @@ typedef enum {
     N_WHILE,    //                        [condition, block]
     N_IF,       //                        [condition, block, block?]
     N_BREAK,
-    N_RETURN,    //                        [value]
-    N_ROLE,      // name                   [threads, regs?, block]; of an array also [.., count, N_NAME of the index]
+    N_RETURN,   //                        [value]
+    N_ROLE,   // name                   [N_NAME, threads, regs?, block]; of an array also [.., count, N_NAME of the index]
     N_CHANNEL,   // name                   [N_DECL without a name, or N_DECLS, or none?; list of N_NAMED and N_ATTR]
     N_PRODUCE,   // channel                [N_NAME, block]; N_CONSUME and N_ORDERED too
     N_CONSUME,

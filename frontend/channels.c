@@ -70,6 +70,20 @@ static Buf *tile_named(const ChannelTiles *tiles, const char *name) {
     return NULL;
 }
 
+static const char *nearest_tile(Sema *s, const ChannelTiles *tiles, const char *name) {
+    StrMap *names = strmap_new(s->arena);
+    VEC_EACH_PTR (Buf, tile, &tiles->all) strmap_put(names, tile->name, tile);
+    return strmap_nearest(names, name);
+}
+
+// `As` of `slot.As`.
+static Span member_span(const Node *dot) {
+    Span span = dot->span;
+    span.line = span.end_line;
+    span.column = span.end_column - (int)strlen(dot->text);
+    return span;
+}
+
 const View *held_tile(Sema *s, const Node *node) {
     Var *slot = find(s, handle_of(node)->text)->var;
     Buf *channel = map_get(s->held, slot);
@@ -77,7 +91,8 @@ const View *held_tile(Sema *s, const Node *node) {
     const ChannelTiles *tiles = channel ? tiles_of(s, channel) : NULL;
     Buf *tile = !tiles ? NULL : name ? tile_named(tiles, name) : tiles->all.count == 1 ? tiles->all.items[0] : NULL;
     if (tile) return slot_view(s, tiles, tile, slot);
-    diag(s->sink, node->span, T_UNKNOWN_TILE, channel ? channel->name : slot->name, name ? name : slot->name);
+    Diag *d = diag(s->sink, node->span, T_UNKNOWN_TILE, channel ? channel->name : slot->name, name ? name : slot->name);
+    if (tiles && name) diag_suggest(d, member_span(node), nearest_tile(s, tiles, name));
     return NULL;
 }
 

@@ -217,9 +217,10 @@ bare_stmt: block
  | IF '(' expr ')' body ELSE body     { $$ = NODE(N_IF, @1, NULL, 0, 3, $3, $5, $7); }
  | BREAK ';'                          { $$ = NODE(N_BREAK, @1, NULL, 0, 0); }
  | RETURN expr ';'                    { $$ = NODE(N_RETURN, @1, NULL, 0, 1, $2); }
- | ROLE name THREADS expr ropts block { $$ = NODE(N_ROLE, @1, $2, 0, 3, $4, $5, $6); }
+ | ROLE name THREADS expr ropts block { $$ = NODE(N_ROLE, @1, $2, 0, 4, NODE(N_NAME, @2, $2, 0, 0), $4, $5, $6); }
  | ROLE name '[' name IN expr ']' THREADS expr ropts block
-                                      { $$ = NODE(N_ROLE, @1, $2, 0, 5, $9, $10, $11, $6, NODE(N_NAME, @4, $4, 0, 0)); }
+                                      { $$ = NODE(N_ROLE, @1, $2, 0, 6, NODE(N_NAME, @2, $2, 0, 0), $9, $10, $11, $6,
+                                                      NODE(N_NAME, @4, $4, 0, 0)); }
  | CHANNEL name tiles channel_options ';'             { $$ = NODE(N_CHANNEL, @2, $2, 0, 2, $3, $4); }
  | PRODUCE name block                 { $$ = NODE(N_PRODUCE, @1, $2, 0, 2, NODE(N_NAME, @2, $2, 0, 0), $3); }
  | CONSUME name block                 { $$ = NODE(N_CONSUME, @1, $2, 0, 2, NODE(N_NAME, @2, $2, 0, 0), $3); }

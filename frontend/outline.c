@@ -29,12 +29,15 @@ static void add_use(Walk *w, Span span, intptr_t number) {
     if (number) vec_push(w->arena, &w->out->uses, use);
 }
 
-static void declare_name(Walk *w, NameKind kind, const char *text, Span span) {
+static void declare_unused(Walk *w, NameKind kind, const char *text, Span span) {
     DeclaredName name = {kind, text, span, w->scope->span};
     vec_push(w->arena, &w->out->declared, name);
-    intptr_t number = w->out->declared.count;
-    strmap_put(w->scope->names, text, (void *)number);
-    add_use(w, span, number);
+    strmap_put(w->scope->names, text, (void *)(intptr_t)w->out->declared.count);
+}
+
+static void declare_name(Walk *w, NameKind kind, const char *text, Span span) {
+    declare_unused(w, kind, text, span);
+    add_use(w, span, w->out->declared.count);
 }
 
 static intptr_t look_up(const OutlineScope *scope, const char *text) {
@@ -103,15 +106,16 @@ static void walk_dot(Walk *w, const Node *node) {
 }
 
 static void walk_role(Walk *w, const Node *node) {
+    enum { NAME, THREADS, REGISTERS, BODY, COUNT, INDEX };
     OutlineScope *outer = w->scope;
-    declare_name(w, NAME_ROLE, node->text, node->span);
-    open_scope(w, outer, join(node->span, node->kids[2]->span));
-    walk(w, node->kids[0]);
-    walk(w, node->kids[1]);
-    walk(w, ast_kid(node, 3));
-    const Node *index = ast_kid(node, 4);
+    declare_name(w, NAME_ROLE, node->text, node->kids[NAME]->span);
+    open_scope(w, outer, join(node->span, node->kids[BODY]->span));
+    walk(w, node->kids[THREADS]);
+    walk(w, node->kids[REGISTERS]);
+    walk(w, ast_kid(node, COUNT));
+    const Node *index = ast_kid(node, INDEX);
     if (index) declare_name(w, NAME_ITERATOR, index->text, index->span);
-    walk(w, node->kids[2]);
+    walk(w, node->kids[BODY]);
     w->scope = outer;
 }
 
@@ -152,11 +156,11 @@ static void walk(Walk *w, const Node *node) {
 }
 
 // ---- items ----
-// A bare name in the dims or strides of a parameter that means nothing else is a dim.
+// A bare name in the dims or strides of a parameter that means nothing else is a dim. The walk over the parameter finds it as a use.
 static void declare_dims(Walk *w, const Node *list) {
     for (int i = 0; list && i < list->count; i++) {
         const Node *dim = list->kids[i];
-        if (dim->kind == N_NAME && !look_up(w->scope, dim->text)) declare_name(w, NAME_DIM, dim->text, dim->span);
+        if (dim->kind == N_NAME && !look_up(w->scope, dim->text)) declare_unused(w, NAME_DIM, dim->text, dim->span);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "frontend/sema.h"
 #include "ir/channels.h"
 
-enum { THREADS, REGISTERS, BODY, COUNT, INDEX };
+enum { NAME, THREADS, REGISTERS, BODY, COUNT, INDEX };
 
 // ---- members that differ ----
 

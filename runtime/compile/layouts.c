@@ -56,32 +56,28 @@ static const char *statement_name(const Stmt *stmt) {
 
 // ---- accesses ----
 
-typedef struct Row {
-    const char *who, *what, *conflicts;
-    bool conflicting;
-} Row;
-typedef VEC(Row) Rows;
+typedef VEC(AccessWords) Rows;
 
-static const char *conflicts_text(const Page *page, const SharedAccess *access, AccessCost cost) {
+static const char *conflicts_text(Arena *arena, const SharedAccess *access, AccessCost cost) {
     const char *most = access->exact ? "" : "at most ";
     long long conflicts = cost.conflicts, accesses = cost.accesses;
     if (conflicts == 0) return "none";
-    if (conflicts % accesses == 0) return arena_printf(page->arena, "%s%lld an access", most, conflicts / accesses);
-    return arena_printf(page->arena, "%s%lld in %lld accesses", most, conflicts, accesses);
+    if (conflicts % accesses == 0) return arena_printf(arena, "%s%lld an access", most, conflicts / accesses);
+    return arena_printf(arena, "%s%lld in %lld accesses", most, conflicts, accesses);
 }
 
-static Row row_of(const Page *page, const SharedAccess *access) {
-    AccessCost cost = access_cost(page->target, access, access->buf->layout, INT64_MAX);
+AccessWords access_words(Arena *arena, const Target *target, const SharedAccess *access) {
+    AccessCost cost = access_cost(target, access, access->buf->layout, INT64_MAX);
     int line = access->stmt->loc.line;
     const char *name = statement_name(access->stmt);
     int64_t bytes = (int64_t)type_bytes(access->buf->type) * access->vector * access->steps / cost.accesses;
-    return (Row){
-        line > 0 ? arena_printf(page->arena, "line %d, %s", line, name) : name,
-        arena_printf(page->arena, "%s %lld bytes a lane", access->is_store ? "writes" : "reads", (long long)bytes),
-        conflicts_text(page, access, cost), cost.conflicts > 0};
+    return (AccessWords){
+        line > 0 ? arena_printf(arena, "line %d, %s", line, name) : name,
+        arena_printf(arena, "%s %lld bytes a lane", access->is_store ? "writes" : "reads", (long long)bytes),
+        conflicts_text(arena, access, cost), cost.conflicts > 0};
 }
 
-static bool same_row(const Row *a, const Row *b) {
+static bool same_row(const AccessWords *a, const AccessWords *b) {
     return !strcmp(a->who, b->who) && !strcmp(a->what, b->what) && !strcmp(a->conflicts, b->conflicts);
 }
 
@@ -90,7 +86,7 @@ static Rows rows_of(const Page *page, const Buf *buf) {
     Rows rows = {0};
     for (int i = 0; i < page->accesses.count; i++) {
         if (page->accesses.items[i].buf != buf) continue;
-        Row row = row_of(page, &page->accesses.items[i]);
+        AccessWords row = access_words(page->arena, page->target, &page->accesses.items[i]);
         bool known = false;
         for (int r = 0; r < rows.count && !known; r++) known = same_row(&rows.items[r], &row);
         if (!known) vec_push(page->arena, &rows, row);

@@ -4,6 +4,7 @@
 #include "ir/print.h"
 #include "ir/query.h"
 #include "passes/cost/occupancy.h"
+#include "runtime/compile/layouts.h"
 #include "runtime/editor/editor.h"
 #include <string.h>
 
@@ -86,6 +87,16 @@ static int variants_of(const Module *module, const Func *kernel) {
     return count;
 }
 
+// "2 of 128 threads, 232 registers each"
+static const char *role_text(Arena *arena, const Stmt *role) {
+    StrBuf text;
+    sb_init(&text, arena);
+    if (role->role.count) sb_printf(&text, "%lld of ", (long long)role_members(role));
+    sb_printf(&text, "%lld threads", (long long)role->role.threads);
+    if (role->role.regs) sb_printf(&text, ", %lld registers each", (long long)role->role.regs);
+    return sb_text(&text);
+}
+
 static void put_groups(const Func *kernel, StrBuf *text) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind == STMT_GRID) {
@@ -95,11 +106,8 @@ static void put_groups(const Func *kernel, StrBuf *text) {
             if (cluster[0] * cluster[1] * cluster[2] > 1)
                 sb_printf(text, ", clusters of %d x %d x %d CTAs", cluster[0], cluster[1], cluster[2]);
         }
-        if (stmt->kind != STMT_ROLE) continue;
-        sb_printf(text, "\n- role `%s`: ", stmt->role.name);
-        if (stmt->role.count) sb_printf(text, "%lld of ", (long long)role_members(stmt));
-        sb_printf(text, "%lld threads", (long long)stmt->role.threads);
-        if (stmt->role.regs) sb_printf(text, ", %lld registers each", (long long)stmt->role.regs);
+        if (stmt->kind == STMT_ROLE)
+            sb_printf(text, "\n- role `%s`: %s", stmt->role.name, role_text(text->arena, stmt));
     }
 }
 
@@ -127,6 +135,42 @@ static void statement_fact(const Facts *f, const Stmt *stmt) {
     add_fact(f, stmt->kind == STMT_DECL ? stmt->decl->loc : stmt->loc, as_code(f, sb_text(&text)));
 }
 
+// At the role's name in the text.
+static void role_fact(const Facts *f, const Stmt *role) {
+    VEC_EACH (const DeclaredName, name, &f->analysis->outline->declared)
+        if (name->kind == NAME_ROLE && name->span.line == role->loc.line)
+            add_fact(f, name->span, role_text(f->arena, role));
+}
+
+// What each access of shared memory costs, at its statement.
+static void access_facts(const Facts *f, Module *module, Func *kernel, const Target *target) {
+    PassContext context = {
+        .module = module, .arena = f->arena, .failure = module->failure, .sink = module->sink, .target = target};
+    SharedAccessVec accesses = {0};
+    if (kernel->stage != STAGE_TILE) return;
+    shared_accesses(&context, kernel, &accesses);
+    VEC_EACH (const SharedAccess, access, &accesses) {
+        AccessWords words = access_words(f->arena, target, access);
+        add_fact(
+            f, access->stmt->loc,
+            arena_printf(f->arena, "`%s`: %s, bank conflicts: %s", access->buf->name, words.what, words.conflicts));
+    }
+}
+
+static void add_hint(const Facts *f, Span place, const char *text) {
+    InlayHint hint = {place.end_line, place.end_column, text};
+    if (place.file == f->file && place.line) vec_push(f->arena, &f->analysis->hints, hint);
+}
+
+// The registers of each thread that a fragment takes.
+static void register_hint(const Facts *f, const Stmt *stmt) {
+    const Buf *buf = stmt->decl;
+    if (stmt->kind != STMT_DECL || buf->scope != SCOPE_FRAGMENT || !buf->layout || buf->layout->rank_in < 2) return;
+    int64_t registers = (layout_extent_in(buf->layout, 1) * type_bits(buf->type) + 31) / 32;
+    add_hint(f, buf->loc,
+             arena_printf(f->arena, " (%lld register%s)", (long long)registers, registers == 1 ? "" : "s"));
+}
+
 // What stands behind each tunable: the values of the variants, each once.
 static void tunable_hints(const Facts *f, const Module *module, const Func *kernel, const DeclaredName *name) {
     StrBuf text;
@@ -146,8 +190,7 @@ static void tunable_hints(const Facts *f, const Module *module, const Func *kern
         }
     }
     if (!seen.count) return;
-    InlayHint hint = {name->span.end_line, name->span.end_column, sb_text(&text)};
-    vec_push(f->arena, &f->analysis->hints, hint);
+    add_hint(f, name->span, sb_text(&text));
 }
 
 static void kernel_hints(const Facts *f, const Module *module, const Func *kernel) {
@@ -161,11 +204,16 @@ void facts_of_passes(Analysis *analysis, Module *module, const Target *target, i
     Facts f = {analysis, analysis->arena, file};
     const char *last = "";
     for (int i = 0; i < module->funcs.count; i++) {
-        const Func *kernel = module->funcs.items[i];
+        Func *kernel = module->funcs.items[i];
         if (kernel->kind != FUNC_KERNEL || strcmp(kernel->name, last) == 0) continue;
         last = kernel->name;
         kernel_fact(&f, module, kernel, target);
         kernel_hints(&f, module, kernel);
-        FOR_EACH_STMT (stmt, &kernel->body) statement_fact(&f, stmt);
+        access_facts(&f, module, kernel, target);
+        FOR_EACH_STMT (stmt, &kernel->body) {
+            statement_fact(&f, stmt);
+            if (stmt->kind == STMT_ROLE) role_fact(&f, stmt);
+            register_hint(&f, stmt);
+        }
     }
 }

@@ -101,6 +101,8 @@ bool editor_hover(const Analysis *now, const Analysis *facts, const char *text, 
         put_facts(facts, line, word.column, out);
     } else if (type_named(word.text) != TYPE_NONE) {
         sb_printf(out, "type `%s`: %s", word.text, type_description(type_named(word.text)));
+    } else {
+        put_facts(facts, line, word.column, out);   // a loop: what its accesses cost
     }
     return out->length > 0;
 }

@@ -8,6 +8,7 @@ Every answer is compared with places in the text: `at` finds a word, so that the
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -36,6 +37,41 @@ reference twice {
 }
 
 test twice (N = 1000) tolerance 0;
+"""
+PARTS = """// Any leading dims, a layout of a parameter, a view.
+kernel pack(x: f32[..B, M, N], y: out f16[b in B, m in M, n in N] layout [b, m / 16, n / 32, m % 16, n % 32]) {
+    assume(M % 16 == 0 && N % 32 == 0);
+    grid (i in M / 16, j in N / 32, k in B) threads 32 {
+        fragment v: f32[16, 32];
+        shared s: f32[32, 16];
+        copy(x[k, i * 16, j * 32], s.T);
+        parallel (r in 16, c in 32) v[r, c] = s[c, r];
+        copy(v, y[k, i * 16, j * 32]);
+    }
+}
+
+// A channel, an array of roles.
+kernel pairs(A: bf16[M, K], B: bf16[N, K], C: out f32[M, N]) {
+    grid (i in M / 128, j in N / 64) threads 384 {
+        channel ring (As: bf16[128, 64], Bs: bf16[64, 64]) slots 4 readers 2;
+        role load threads 128 regs 40 {
+            for (k in K / 64) produce ring {
+                copy(A[i * 128, k * 64], As);
+                copy(B[j * 64, k * 64], Bs);
+            }
+        }
+        role compute[w in 2] threads 128 regs 232 {
+            fragment acc: f32[64, 64];
+            fill(acc, 0);
+            for (k in K / 64) {
+                let u = receive(ring);
+                gemm(u.As[w * 64 +: 64, :], u.Bs.T, acc);
+                release(u);
+            }
+            copy(acc, C[i * 128 + w * 64, j * 64]);
+        }
+    }
+}
 """
 LIBRARY = "fn half(v: f32) -> f32 { return v * 0.5; }\n"
 
@@ -159,6 +195,47 @@ def check_names(editor, uri, library):
     assert len(dims) == 4, dims                          # y's dim, the grid, the reference and the test
     shown = [s["name"] for s in editor.ask("textDocument/documentSymbol", {"textDocument": {"uri": uri}})]
     assert shown == ["TWO", "twice"], shown
+
+
+def rename(editor, uri, before, word, new):
+    """The text after a rename; as many places change as there are edits."""
+    edits = editor.at(uri, before, word, "textDocument/rename", newName=new)["result"]["changes"][uri]
+    assert set(words(editor.text[uri], [e["range"] for e in edits])) == {word}, edits
+    return apply(editor.text[uri], edits)
+
+
+def check_parts(editor, folder):
+    """Names, hover and hints in channels, arrays of roles, layouts of parameters, leading dims and views."""
+    path = folder / "parts.tile"
+    assert editor.open(path, PARTS) == []
+    uri, pack = path.as_uri(), PARTS[:PARTS.index("// A channel")]
+    swapped = lambda old, new: re.sub(rf"\b{old}\b", new, PARTS)
+    assert rename(editor, uri, "f32[..", "B", "BATCH") == re.sub(r"\bB\b", "BATCH", pack) + PARTS[len(pack):]
+    coordinate = PARTS.index("b in B")
+    line = PARTS[coordinate:PARTS.index("\n", coordinate)]
+    assert rename(editor, uri, "out f16[", "b", "batch") == PARTS.replace(line, re.sub(r"\bb\b", "batch", line))
+    assert rename(editor, uri, "channel ", "ring", "tiles") == swapped("ring", "tiles")
+    assert rename(editor, uri, "channel ring (", "As", "Left") == swapped("As", "Left")
+    assert rename(editor, uri, "receive(ring);\n                gemm(", "u", "slot_") == swapped("u", "slot_")
+    assert rename(editor, uri, "compute[", "w", "half") == swapped("w", "half")
+    assert rename(editor, uri, "role ", "compute", "multiply") == swapped("compute", "multiply")
+    there = editor.at(uri, "gemm(u.", "As", "textDocument/definition")["result"]
+    assert there["range"]["start"]["line"] == PARTS[:PARTS.index("channel ring")].count("\n")
+    assert "y: f16[" in hover(editor, uri, "], ", "y") and "u: slot" in hover(editor, uri, "let ", "u")
+    editor.told("textDocument/publishDiagnostics", uri=uri)   # the passes have run
+    editor.told("workspace/inlayHint/refresh")
+    assert "2 of 128 threads, 232 registers" in hover(editor, uri, "role ", "compute")
+    assert "Sw<" in hover(editor, uri, "u.", "As") and "@via(wgmma)" in hover(editor, uri, "", "gemm(u")
+    assert "`s`: reads" in hover(editor, uri, "        ", "parallel"), hover(editor, uri, "        ", "parallel")
+    hints = editor.ask("textDocument/inlayHint", {"textDocument": {"uri": uri}, "range": {}})
+    assert [h["label"] for h in hints] == [" (16 registers)", " (32 registers)"], hints
+    for right, wrong in (("receive(ring)", "receive(rinq)"), ("u.As", "u.Aa"), ("produce ring", "produce rings")):
+        found = editor.change(uri, right, wrong)
+        actions = editor.ask("textDocument/codeAction", {"textDocument": {"uri": uri}, "range": found[0]["range"], "context": {"diagnostics": found}})
+        assert apply(editor.text[uri], actions[0]["edit"]["changes"][uri]) == PARTS, (found, actions)
+        editor.change(uri, wrong, right)
+    editor.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
+    editor.told("textDocument/publishDiagnostics", uri=uri, diagnostics=[])
 
 
 def check_rename(editor, uri):
@@ -296,6 +373,7 @@ def main():
         check_completion(editor, uri)
         check_errors(editor, uri)
         check_format(editor, uri)
+        check_parts(editor, folder)
         check_columns(editor, folder)
         check_strange(editor, uri)
         example, seconds = longest_edit(editor)
