@@ -38,7 +38,7 @@ reference twice {
 
 test twice (N = 1000) tolerance 0;
 """
-PARTS = """// Any leading dims, a layout of a parameter, a view.
+NEWER = """// Any leading dims, a layout of a parameter, a view.
 kernel pack(x: f32[..B, M, N], y: out f16[b in B, m in M, n in N] layout [b, m / 16, n / 32, m % 16, n % 32]) {
     assume(M % 16 == 0 && N % 32 == 0);
     grid (i in M / 16, j in N / 32, k in B) threads 32 {
@@ -204,23 +204,23 @@ def rename(editor, uri, before, word, new):
     return apply(editor.text[uri], edits)
 
 
-def check_parts(editor, folder):
+def check_newer(editor, folder):
     """Names, hover and hints in channels, arrays of roles, layouts of parameters, leading dims and views."""
-    path = folder / "parts.tile"
-    assert editor.open(path, PARTS) == []
-    uri, pack = path.as_uri(), PARTS[:PARTS.index("// A channel")]
-    swapped = lambda old, new: re.sub(rf"\b{old}\b", new, PARTS)
-    assert rename(editor, uri, "f32[..", "B", "BATCH") == re.sub(r"\bB\b", "BATCH", pack) + PARTS[len(pack):]
-    coordinate = PARTS.index("b in B")
-    line = PARTS[coordinate:PARTS.index("\n", coordinate)]
-    assert rename(editor, uri, "out f16[", "b", "batch") == PARTS.replace(line, re.sub(r"\bb\b", "batch", line))
+    path = folder / "newer.tile"
+    assert editor.open(path, NEWER) == []
+    uri, pack = path.as_uri(), NEWER[:NEWER.index("// A channel")]
+    swapped = lambda old, new: re.sub(rf"\b{old}\b", new, NEWER)
+    assert rename(editor, uri, "f32[..", "B", "BATCH") == re.sub(r"\bB\b", "BATCH", pack) + NEWER[len(pack):]
+    coordinate = NEWER.index("b in B")
+    line = NEWER[coordinate:NEWER.index("\n", coordinate)]
+    assert rename(editor, uri, "out f16[", "b", "batch") == NEWER.replace(line, re.sub(r"\bb\b", "batch", line))
     assert rename(editor, uri, "channel ", "ring", "tiles") == swapped("ring", "tiles")
     assert rename(editor, uri, "channel ring (", "As", "Left") == swapped("As", "Left")
     assert rename(editor, uri, "receive(ring);\n                gemm(", "u", "slot_") == swapped("u", "slot_")
     assert rename(editor, uri, "compute[", "w", "half") == swapped("w", "half")
     assert rename(editor, uri, "role ", "compute", "multiply") == swapped("compute", "multiply")
     there = editor.at(uri, "gemm(u.", "As", "textDocument/definition")["result"]
-    assert there["range"]["start"]["line"] == PARTS[:PARTS.index("channel ring")].count("\n")
+    assert there["range"]["start"]["line"] == NEWER[:NEWER.index("channel ring")].count("\n")
     assert "y: f16[" in hover(editor, uri, "], ", "y") and "u: slot" in hover(editor, uri, "let ", "u")
     editor.told("textDocument/publishDiagnostics", uri=uri)   # the passes have run
     editor.told("workspace/inlayHint/refresh")
@@ -232,7 +232,7 @@ def check_parts(editor, folder):
     for right, wrong in (("receive(ring)", "receive(rinq)"), ("u.As", "u.Aa"), ("produce ring", "produce rings")):
         found = editor.change(uri, right, wrong)
         actions = editor.ask("textDocument/codeAction", {"textDocument": {"uri": uri}, "range": found[0]["range"], "context": {"diagnostics": found}})
-        assert apply(editor.text[uri], actions[0]["edit"]["changes"][uri]) == PARTS, (found, actions)
+        assert apply(editor.text[uri], actions[0]["edit"]["changes"][uri]) == NEWER, (found, actions)
         editor.change(uri, wrong, right)
     editor.tell("textDocument/didClose", {"textDocument": {"uri": uri}})
     editor.told("textDocument/publishDiagnostics", uri=uri, diagnostics=[])
@@ -373,7 +373,7 @@ def main():
         check_completion(editor, uri)
         check_errors(editor, uri)
         check_format(editor, uri)
-        check_parts(editor, folder)
+        check_newer(editor, folder)
         check_columns(editor, folder)
         check_strange(editor, uri)
         example, seconds = longest_edit(editor)
