@@ -278,6 +278,36 @@ static bool accepts(const Module *module, const Func *func, int count, const Emu
     return !fails;
 }
 
+// The clocks of a launch with this variant, which accepts the arguments; a cost without a value is the largest.
+static double clocks_of(const Module *module, const Func *func, int count, const EmuArg *args) {
+    int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1), extents[COST_EXTENTS];
+    const char *why;
+    args = merge_arguments(func, count, args, module->arena, &why);
+    bool known = args && bind_dims(module, func, count, args, dims, module->arena, &why);
+    for (int i = 0; known && i < COST_EXTENTS; i++) {
+        Word value;
+        known = host_value(module, func, func->cost->extents[i], count, args, dims, module->arena, &value);
+        extents[i] = known ? value.i : 0;
+    }
+    return known ? cost_clocks(&func->cost->terms, extents, EMU_MULTIPROCESSORS) : COST_NEVER;
+}
+
+// Of the variants from `at` on that a launch compares, the cheapest that accepts the arguments; NULL: none of them.
+static const Func *cheapest(const Module *module, int at, int compared, int count, const EmuArg *args) {
+    const Func *best = NULL;
+    double least = COST_NEVER;
+    for (int i = at; i < at + compared; i++) {
+        const Func *func = module->funcs.items[i];
+        const char *why;
+        if (!accepts(module, func, count, args, &why)) continue;
+        double clocks = clocks_of(module, func, count, args);
+        if (best && clocks >= least) continue;
+        best = func;
+        least = clocks;
+    }
+    return best;
+}
+
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args) {
     VEC(const char *) reasons = {0};
     Span place = {0};
@@ -285,7 +315,8 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
         const Func *func = module->funcs.items[i];
         const char *why = NULL;
         if (strcmp(func->name, name) != 0) continue;
-        if (accepts(module, func, count, args, &why)) return func;
+        if (accepts(module, func, count, args, &why))
+            return func->cost ? cheapest(module, i, module_compared(module, i), count, args) : func;
         if (!reasons.count) place = func->loc;
         vec_push(module->arena, &reasons, why);
     }

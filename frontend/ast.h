@@ -10,7 +10,7 @@ typedef enum {
     // kind        text        op         kids
     N_LIST,   //                        any number
     // items
-    N_KERNEL,      // name                   [list of N_CPARAM, list of N_PARAM, when?, block]
+    N_KERNEL,      // name                   [list of N_CPARAM, list of N_PARAM, when?, block, list of cost?]
     N_PROGRAM,     // name                   the same
     N_FN,          // name                   [list of N_PARAM, N_NAME of the result type, block]
     N_MACRO,       // name                   [list of N_PARAM, block]

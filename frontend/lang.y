@@ -55,7 +55,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %token BAD "character"
 %token <text> KERNEL "'kernel'" PROGRAM "'program'" FN "'fn'" MACRO "'macro'" IMPORT "'import'" CONST "'const'"
 %token <text> REFERENCE "'reference'" TEST "'test'" TOLERANCE "'tolerance'" TUNE "'tune'" ASSUME "'assume'"
-%token <text> WHEN "'when'" SCRATCH "'scratch'" GRID "'grid'" THREADS "'threads'" CLUSTER "'cluster'"
+%token <text> WHEN "'when'" COST "'cost'" SCRATCH "'scratch'" GRID "'grid'" THREADS "'threads'" CLUSTER "'cluster'"
 %token <text> PERSISTENT "'persistent'" RASTER "'raster'" REGS "'regs'" ROLE "'role'" ASYNC "'async'"
 %token <text> THREAD "'thread'" SHARED "'shared'" FRAGMENT "'fragment'" LOCAL "'local'" VAR "'var'" LET "'let'"
 %token <text> LAYOUT "'layout'" STRIDES "'strides'" FOR "'for'" UNROLL "'unroll'" VECTORIZED "'vectorized'"
@@ -83,7 +83,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %precedence UNARY
 
 %type <text> name
-%type <node> items item body_item when cparams cnames cname attrs attrs1 attr params params1 param param_dims dims strides index_map exprs
+%type <node> items item body_item when cost cparams cnames cname attrs attrs1 attr params params1 param param_dims dims strides index_map exprs
 %type <node> coordinates coordinate binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
 %type <node> place call idxs idx args args1 arg expr type const body
 %type <node> tiles channel_options
@@ -103,8 +103,8 @@ items: %empty                         { $$ = LIST(@$); }
  ;
 item: attrs body_item                 { $$ = parse_attrs($2, $1); }
  ;
-body_item: KERNEL name cparams '(' params ')' when block  { $$ = NODE(N_KERNEL, @2, $2, 0, 4, $3, $5, $7, $8); }
- | PROGRAM name cparams '(' params ')' when block     { $$ = NODE(N_PROGRAM, @2, $2, 0, 4, $3, $5, $7, $8); }
+body_item: KERNEL name cparams '(' params ')' when cost block   { $$ = NODE(N_KERNEL, @2, $2, 0, 5, $3, $5, $7, $9, $8); }
+ | PROGRAM name cparams '(' params ')' when cost block  { $$ = NODE(N_PROGRAM, @2, $2, 0, 5, $3, $5, $7, $9, $8); }
  | FN name '(' params ')' ARROW type block            { $$ = NODE(N_FN, @2, $2, 0, 3, $4, $7, $8); }
  | MACRO name '(' params ')' block                    { $$ = NODE(N_MACRO, @2, $2, 0, 2, $4, $6); }
  | IMPORT STRING ';'                  { $$ = NODE(N_IMPORT, @2, $2, 0, 0); }
@@ -117,6 +117,9 @@ const: CONST name '=' expr ';'        { $$ = NODE(N_CONST, @2, $2, 0, 1, $4); }
  ;
 when: %empty                          { $$ = NULL; }
  | WHEN '(' expr ')'                  { $$ = $3; }
+ ;
+cost: %empty                          { $$ = NULL; }
+ | COST '(' args1 ')'                 { $$ = $3; }
  ;
 cparams: %empty                       { $$ = LIST(@$); }
  | '[' cnames ']'                     { $$ = $2; }
@@ -132,7 +135,7 @@ type: ID                              { $$ = NODE(N_NAME, @1, $1, 0, 0); }
  ;
 name: ID | OUT | INOUT | STEP | TEST | LAYOUT | REFERENCE | TOLERANCE | RASTER | CLUSTER | PERSISTENT | STRIDES | REGS
  | WHEN | SCRATCH | ROLE | ASYNC | THREADS | KERNEL | PROGRAM | MACRO | TUNE | IMPORT | FN
- | CHANNEL | SLOTS | READERS | PRODUCE | CONSUME | ORDERED
+ | CHANNEL | SLOTS | READERS | PRODUCE | CONSUME | ORDERED | COST
  ;
 attrs: %empty                         { $$ = NULL; }
  | attrs1                             { $$ = $1; }

@@ -239,6 +239,7 @@ void parameters(Sema *s, const Node *kernel) {
     if (kernel->kids[2] && s->func->kind != FUNC_REFERENCE)
         s->func->when = to_condition(s, expression(s, kernel->kids[2]));
     if (s->func->kind != FUNC_REFERENCE) s->func->when = and_choices(s, s->func->when);
+    if (kernel->kids[4] && s->func->kind != FUNC_REFERENCE) s->func->cost = cost_clause(s, kernel->kids[4]);
 }
 
 void bind_choices(Sema *s) {

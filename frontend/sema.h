@@ -9,6 +9,7 @@
 //     stmt.c      statements                          roles.c     roles
 //     decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
+//     cost.c      cost clauses
 //     func.c      kernels, programs, references       launch.c    calls of kernels in programs
 //     variants.c  values of compile-time names        tests.c     tests and their choices
 //     elaborate.c the entry points
@@ -237,6 +238,7 @@ bool fold_call(Sema *s, OpId op, int count, const SemaValue *args, Span span, Se
 
 // ---- expr.c ----
 SemaValue expression(Sema *s, const Node *node);
+FuncCost *cost_clause(Sema *s, const Node *args);                  // NULL: reported
 SemaValue constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);

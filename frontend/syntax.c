@@ -32,11 +32,11 @@ static void import_file(Syntax *syntax, const Node *node, const char *from) {
     read_file(syntax, resolved, identity, text, length, true);
 }
 
-// Enters a declaration under its name. Kernels and programs may share a name when all but the last have a condition:
-// variants.
+// Enters a declaration under its name. Kernels and programs may share a name when all but the last have a condition or
+// a cost: variants.
 static void declare(Syntax *syntax, StrMap *map, Node *node) {
     const Node *before = strmap_get(map, node->text);
-    bool variants = before && map == syntax->launchables && ast_kid(before, 2);
+    bool variants = before && map == syntax->launchables && (ast_kid(before, 2) || ast_kid(before, 4));
     if (!before || variants) {
         strmap_put(map, node->text, node);
         return;
@@ -44,7 +44,7 @@ static void declare(Syntax *syntax, StrMap *map, Node *node) {
     Diag *d = diag(syntax->sink, node->span, T_DUPLICATE_NAME, node->text);
     diag_label(d, before->span, "first declared here");
     if (map == syntax->launchables)
-        diag_note(d, "variants of a kernel share its name: each but the last has a condition, `when ...`");
+        diag_note(d, "variants of a kernel share its name: each but the last has a condition, `when ...`, or a cost");
 }
 
 static void check_builtin(Syntax *syntax, const Node *node) {

@@ -395,12 +395,20 @@ typedef struct Param {
     Attr *attrs;
 } Param;
 
+// What a launch costs, for the choice among variants of one source kernel: the extents of its problem, in dims and
+// scalars, and the coefficients (target/launch_cost.h).
+typedef struct FuncCost {
+    Expr *extents[COST_EXTENTS];
+    LaunchCost terms;
+} FuncCost;
+
 struct Func {
     FuncKind kind;
     const char *name;    // variants of one kernel share it
     VEC(Param) params;   // a reference has its kernel's params as objects of its own, float tensors as f64
     VEC(Var *) dims;     // dynamic dims and strides (VAR_DIM), in order of first mention
     Expr *when;          // condition on dims, scalars, aligned(); NULL: always
+    FuncCost *cost;      // NULL: not compared; it is tried in its order
     Block body;
     Attr *attrs;
     Stage stage;   // THREAD once lower-tile-op has run
@@ -431,6 +439,9 @@ typedef struct Module {
 
 Module *module_new(Arena *arena, Failure *failure, DiagSink *sink);
 Func *module_func(const Module *module, const char *name);   // the first of that name; NULL
+// How many variants from this one on a launch compares by cost: those with a cost, of one source kernel. 1: it is tried
+// in its order.
+int module_compared(const Module *module, int at);
 Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent
 const Stmt *func_grid(const Func *kernel);           // its grid statement

@@ -15,6 +15,18 @@ Func *module_func(const Module *module, const char *name) {
     return NULL;
 }
 
+static bool is_compared_with(const Func *a, const Func *b) {
+    return b->cost && strcmp(a->name, b->name) == 0 && a->loc.line == b->loc.line && a->loc.file == b->loc.file;
+}
+
+int module_compared(const Module *module, int at) {
+    const Func *first = module->funcs.items[at];
+    int count = 1;
+    while (first->cost && at + count < module->funcs.count && is_compared_with(first, module->funcs.items[at + count]))
+        count++;
+    return count;
+}
+
 Func *module_reference(const Module *module, const char *name) {
     for (int i = 0; i < module->references.count; i++)
         if (strcmp(module->references.items[i]->name, name) == 0) return module->references.items[i];

@@ -435,6 +435,19 @@ static void put_when(Printer *p, const Expr *when) {
     sb_char(out, ')');
 }
 
+static void put_cost(Printer *p, const FuncCost *cost) {
+    LaunchCost terms = cost->terms;
+    sb_str(p->out, "\n    cost (");
+    for (int i = 0; i < COST_EXTENTS; i++) {
+        if (i) sb_str(p->out, ", ");
+        put_expr(p, cost->extents[i], 0, exactly(TYPE_I64));
+    }
+    for (int i = 0; i < COST_TERM_COUNT; i++)
+        if (*cost_term(&terms, i))
+            sb_printf(p->out, ", %s = %lld", cost_term_name(i), (long long)*cost_term(&terms, i));
+    sb_char(p->out, ')');
+}
+
 static void put_func(Printer *p, const Func *func) {
     static const char *const kinds[] = {
         [FUNC_KERNEL] = "kernel", [FUNC_PROGRAM] = "program", [FUNC_REFERENCE] = "reference"};
@@ -445,6 +458,7 @@ static void put_func(Printer *p, const Func *func) {
     sb_printf(p->out, "%s %s", kinds[func->kind], func->name);
     if (func->kind != FUNC_REFERENCE) put_params(p, func);
     if (func->when) put_when(p, func->when);
+    if (func->cost) put_cost(p, func->cost);
     sb_char(p->out, ' ');
     if (func->kind != FUNC_REFERENCE) p->place = func->loc;
     put_block(p, &func->body);

@@ -520,6 +520,10 @@ Func *clone_func(Arena *arena, const Func *func) {
         if (tma) tma->args[0].view = replaced_buf(subst, tma->args[0].view);
     }
     if (func->when) copy->when = subst_expr(subst, func->when);
+    if (func->cost) {
+        copy->cost = arena_copy(arena, func->cost, sizeof *func->cost);
+        for (int i = 0; i < COST_EXTENTS; i++) copy->cost->extents[i] = subst_expr(subst, func->cost->extents[i]);
+    }
     clone_block(arena, subst, &func->body, &copy->body);
     return copy;
 }

@@ -619,6 +619,7 @@ static void check_func(Verifier *v, const Func *func) {
     for (int i = 0; i < func->params.count; i++)
         if (func->params.items[i].buf) check_buffer(v, &c, func->params.items[i].buf);
     if (func->when) check_condition(v, &c, func->when);
+    for (int i = 0; func->cost && i < COST_EXTENTS; i++) check_expr(v, &c, func->cost->extents[i]);
     check_block(v, c, &func->body);
     if (func->kind == FUNC_KERNEL && v->grids == 0) REPORT(v, func->loc, T_NO_GRID, func->name);
     if (func->kind == FUNC_KERNEL) check_allocation(v, func);

@@ -7,9 +7,11 @@
 //     wgmma.c     tensor-core instructions of a warpgroup
 //     tma.c       tensor maps and swizzles
 //     red.c       vector reductions to global memory
+//     launch_cost the clocks of a launch, from coefficients
 //     atoms.def   instructions as atoms of the layout calculator
 #pragma once
 #include "layout/layout.h"
+#include "target/launch_cost.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -110,6 +112,12 @@ typedef struct Target {
     // is.
     bool tests_cluster_window;
 } Target;
+
+// The terms of a LaunchCost by number, in the order of COST_TERMS.
+enum { COST_TERM_COUNT = sizeof(LaunchCost) / sizeof(int64_t) };
+const char *cost_term_name(int term);
+int cost_term_named(const char *name);   // COST_TERM_COUNT: none
+int64_t *cost_term(LaunchCost *cost, int term);
 
 const Target *target_named(const char *name);   // NULL when unknown
 const Target *target_at(int index);             // NULL past the end; for listing

@@ -5,7 +5,7 @@
 
 const NAMES = [
   'out', 'inout', 'step', 'test', 'layout', 'reference', 'tolerance', 'raster', 'cluster', 'persistent', 'strides', 'regs', 'when', 'scratch',
-  'role', 'async', 'threads', 'kernel', 'program', 'macro', 'tune', 'import', 'fn', 'channel', 'slots', 'readers', 'produce', 'consume', 'ordered',
+  'role', 'async', 'threads', 'kernel', 'program', 'macro', 'tune', 'import', 'fn', 'channel', 'slots', 'readers', 'produce', 'consume', 'ordered', 'cost',
 ];
 
 // Loosest first, all to the left but the ternary.
@@ -30,7 +30,8 @@ module.exports = grammar({
     kernel: $ => seq('kernel', $._launched),
     program: $ => seq('program', $._launched),
     _launched: $ => seq(
-      field('name', $._name), optional($.compile_time_names), field('parameters', $.parameters), optional($.condition), field('body', $.block)),
+      field('name', $._name), optional($.compile_time_names), field('parameters', $.parameters), optional($.condition), optional($.cost),
+      field('body', $.block)),
     function: $ => seq('fn', field('name', $._name), field('parameters', $.parameters), '->', field('result', $.type), field('body', $.block)),
     macro: $ => seq('macro', field('name', $._name), field('parameters', $.parameters), field('body', $.block)),
     import: $ => seq('import', field('path', $.string), ';'),
@@ -42,6 +43,7 @@ module.exports = grammar({
 
     compile_time_names: $ => seq('[', list(seq(field('name', $._name), optional(seq(':', $.type)))), ']'),
     condition: $ => seq('when', '(', $._expression, ')'),
+    cost: $ => seq('cost', '(', list($._argument), ')'),
     parameters: $ => seq('(', optional(list($.parameter)), ')'),
     parameter: $ => seq(
       field('name', $._name), ':', optional(choice('out', 'inout', 'shared', 'fragment', 'local')), field('type', $.type),

@@ -1,10 +1,11 @@
 // The cost models of warp-specialized kernels.
 //
-// In: a tile-stage kernel and a target. Out: clocks of a multiprocessor, by which the tile search compares tiles, and a
-// launch variants. Files:
+// In: a tile-stage kernel and a target. Out: coefficients of target/launch_cost.h, by which the tile search compares
+// tiles, and a launch variants. Files:
 //
 //     cost_pingpong.c      ping-pong kernels: clocks per step and per tile
-//     cost_cooperative.c   cooperative kernels: an expression for the clocks of a launch
+//     cost_cooperative.c   cooperative kernels: the same, and the number of steps
+//     launch_cost.c        the coefficients of a launch
 //
 // search.h has the map of the folder.
 #pragma once
@@ -37,6 +38,6 @@ int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel,
 // The tile m by n that a CTA stores, if it is a result of MMAs or a sum of such results, as in a GEMM, and its cost.
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost);
-// Clocks of a launch, in the kernel's dims and scalars, for a source kernel (whose grid is not yet flat). NULL: unknown
-// before the kernel runs. `aliased`: the epilogue is staged in an operand's tile.
-Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased);
+// The coefficients of a source kernel (whose grid is not yet flat), but for its tile. Out: the number of steps of a
+// tile, in dims and scalars; NULL: unknown before the kernel runs. `aliased`: the epilogue is staged in an operand's tile.
+Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms);

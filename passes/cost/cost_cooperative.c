@@ -184,22 +184,18 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
     return common_value(arena, &grid->grid.body, middle, iter_trips(arena, &find_loop(kernel)->loop.iters[0]));
 }
 
-Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased) {
-    enum { UNEVEN = 8 };   // work of persistent CTAs differs by this fraction of a tile
+Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms) {
+    enum { UNEVEN = 128 };   // work of persistent CTAs differs by this share of a tile, in 1/1024
     Sum sum;
     const WgmmaCosts *costs = &target->wgmma;
-    Expr *tiles = grid_tiles(arena, func_grid(kernel)),
-         *step = e_int(arena, step_clocks(arena, target, kernel, &sum) + costs->wait_clocks);
-    Expr *steps = steps_of(arena, kernel);
-    if (!steps) return NULL;
     bool equal = cooperative_equal_tiles(arena, kernel), alone = !equal && !func_grid(kernel)->grid.persistent;
-    Expr *besides =
-        e_int(arena, costs->tile_clocks + (alone ? costs->alone_clocks : 0) + (aliased ? costs->alias_clocks : 0));
-    Expr *point = e_add(arena, e_mul(arena, steps, step), besides), *sms = e_sms(arena);
-    if (equal) return e_mul(arena, e_call2(arena, OP_CEILDIV, tiles, sms), point);
-    if (alone)
-        return e_max(arena, e_div(arena, e_mul(arena, tiles, point), sms),
-                     point);   // the hardware scheduler balances them
-    Expr *even = e_add(arena, e_mul(arena, tiles, point), e_mul(arena, e_over(arena, point, UNEVEN), sms));
-    return e_max(arena, e_div(arena, even, sms), point);
+    *terms = (LaunchCost){.step = step_clocks(arena, target, kernel, &sum) + costs->wait_clocks,
+                          .tail = costs->tile_clocks + (alone ? costs->alone_clocks : 0) +
+                                  (aliased ? costs->alias_clocks : 0),
+                          .tile_rows = 1,
+                          .tile_columns = 1,
+                          .tile_depth = 1,
+                          .balanced = !equal,   // by the hardware's scheduler where each CTA has one tile
+                          .uneven = !equal && !alone ? UNEVEN : 0};
+    return steps_of(arena, kernel);
 }

@@ -114,7 +114,8 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const Fu
     tile.alias_epilogue = aliases_epilogue(search, kernel);
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!cost_cooperative(search->arena, search->target, kernel, tile.alias_epilogue))
+    LaunchCost terms;
+    if (!cost_cooperative(search->arena, search->target, kernel, tile.alias_epilogue, &terms))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     add_candidate(search, choice, &choice->tiles, &tile);
 }
@@ -190,27 +191,18 @@ static const int64_t problems[PROBLEMS + DEEP_PROBLEMS][3] = {
 
 static const double NEVER = 1e300;
 
-// The clocks of each problem from `first` on, by the formula that launches use.
+// The clocks of each problem from `first` on, by the evaluator that launches use.
 static void set_times(const TileSearch *search, TileVec *tiles, int first) {
-    Arena *a = search->arena;
-    VEC_EACH (TileCandidate, tile, tiles)
+    VEC_EACH (TileCandidate, tile, tiles) {
+        EXPECT(arena_failure(search->arena), tile->m > 0 && tile->n > 0 && tile->cost.k > 0,
+               "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
+               (long long)tile->cost.k);
+        LaunchCost cost = launch_cost(search->target, tile);
         for (int p = first; p < COUNT_OF(problems); p++) {
-            int64_t m = problems[p][0], n = problems[p][1], clocks = 0;
-            EXPECT(arena_failure(a), tile->m > 0 && tile->n > 0 && tile->cost.k > 0,
-                   "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
-                   (long long)tile->cost.k);
-            int64_t rows = ceil_div(m, tile->m), columns = ceil_div(n, tile->n);
-            TileLaunch launch = {.tiles = e_int(a, rows * columns),
-                                 .steps = e_int(a, ceil_div(problems[p][2], tile->cost.k)),
-                                 .sms = e_int(a, search->target->multiprocessors),
-                                 .rows = e_int(a, rows),
-                                 .columns = e_int(a, columns),
-                                 .padding_m = e_int(a, rows * tile->m - m),
-                                 .padding_n = e_int(a, columns * tile->n - n)};
-            bool known = expr_const(launch_clocks(a, search->target, &launch, tile), &clocks);
-            EXPECT(arena_failure(a), known, "the clocks of problem %d are no number", p);
-            tile->times[p] = (double)clocks;
+            int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2]};
+            tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
+    }
 }
 
 static void lower_times(double *times, const TileCandidate *tile, int first, int end) {

@@ -27,14 +27,8 @@ struct TileChoice {
     bool by_rows;     // cooperative: one tile per number of rows
 };
 
-// A launch with one tile: numbers for a problem, else expressions in the dims of a kernel.
-typedef struct TileLaunch {
-    Expr *tiles, *steps, *sms;     // of the grid; of k; multiprocessors
-    Expr *rows, *columns;          // tiles along m and n; NULL: unknown
-    Expr *padding_m, *padding_n;   // rows and columns of tiles past the end of the result
-} TileLaunch;
-// The clocks of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
-Expr *launch_clocks(Arena *a, const Target *target, const TileLaunch *launch, const TileCandidate *tile);
+// The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
+LaunchCost launch_cost(const Target *target, const TileCandidate *tile);
 
 // The kernel with operands swapped, if the pass swap-operands will do so.
 const Func *as_specialized(const TileSearch *search, const Func *kernel);

@@ -509,6 +509,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (!attr_get(kernel->attrs, ATTR_TILE_VARIANT)) {
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
+        fallback->cost = NULL;
         vec_push(s.arena, &context->variants, fallback);
     }
     VEC_EACH_PTR (Expr, fact, &s.wanted) kernel->when = e_both(s.arena, kernel->when, fact);

@@ -462,6 +462,7 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     const Region *to = copy_of(store).dst;
     Buf *slice = slice_param(arena, func, &s.slices, MODE_OUT, (Param *)result_of(func, &s.slices));
     func->when = map_facts(arena, func);
+    func->cost = NULL;
     attr_remove(&func->attrs, ATTR_SPLIT);
     attr_remove(&func->attrs, ATTR_TILE_VARIANT);
     s.count = slice->shape[0];
@@ -481,6 +482,7 @@ static Func *new_sum_kernel(Arena *arena, const Module *module, const Func *kern
     func->name = free_name(arena, module, arena_printf(arena, "%s__split_k_reduce", kernel->name));
     func->params.count = func->dims.count = 0;
     func->attrs = NULL;
+    func->cost = NULL;
     func->body = (Block){0};
     *slice = slice_param(arena, func, pieces, MODE_IN, &slices);
     *out = result.buf;

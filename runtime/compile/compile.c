@@ -216,32 +216,6 @@ static void report_launches(const PlanSteps *steps, StrBuf *out) {
         if (steps->items[i]->kind == DO_LAUNCH) sb_printf(out, " %s", steps->items[i]->name);
 }
 
-// Characters up to the next `&&` outside of parentheses.
-static int conjunct_length(const char *text) {
-    int length = 0, depth = 0;
-    for (; text[length]; length++) {
-        depth += (text[length] == '(') - (text[length] == ')');
-        if (depth == 0 && strncmp(text + length, " && ", 4) == 0) break;
-    }
-    return length;
-}
-
-// Cost conditions can be thousands of characters long: -v prints the first 60 of a long conjunct, the manifest has them
-// all.
-static void report_condition(const char *text, StrBuf *out) {
-    enum { LONG = 400, SHOWN = 60 };
-    const char *before = "    when ";
-    while (*text) {
-        int length = conjunct_length(text);
-        bool whole = length <= LONG;
-        sb_printf(out, "%s%.*s%s", before, whole ? length : SHOWN, text, whole ? "" : " ...");
-        before = " && ";
-        text += length;
-        if (*text) text += strlen(before);
-    }
-    sb_char(out, '\n');
-}
-
 // A variant of a kernel that is a program has no symbol.
 static void report_variant(const PlanVariant *v, StrBuf *out) {
     sb_printf(out, "  %s", v->symbol ? v->symbol : "program:");
@@ -251,7 +225,7 @@ static void report_variant(const PlanVariant *v, StrBuf *out) {
     if (v->recorded) sb_str(out, " (measured)");
     if (v->symbol) report_kernel(v, out);
     sb_char(out, '\n');
-    if (v->when.text) report_condition(v->when.text, out);
+    if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
 }
 
 void report_resources(const Plan *plan, StrBuf *out) {

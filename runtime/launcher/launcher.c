@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-extern const char LAUNCHER_TEXT[];
+extern const char LAUNCHER_TEXT[], LAUNCH_COST_TEXT[];
 
 typedef struct CTensor {
     const char *name, *text;   // in the plan; in C, an Arg
@@ -362,7 +362,7 @@ static void emit_variant(Emit *e, const PlanEntry *entry, int index) {
     line(e, "(void)a;");
     bind_names(e, v);
     check_params(e, v);
-    if (v->when.text) check_condition(e, v->when.expr);
+    VEC_EACH (const HostExpr, term, &v->when.terms) check_condition(e, term->expr);
     for (int i = 0; i < v->params.count; i++) {
         const PlanParam *p = &v->params.items[i];
         CTensor tensor = {p->name, TEXT("&a[%d]", i), p->type, p->rank};
@@ -375,12 +375,53 @@ static void emit_variant(Emit *e, const PlanEntry *entry, int index) {
     line(e, "}\n");
 }
 
+// The clocks of one of the variants that are compared.
+static void emit_clocks(Emit *e, const PlanEntry *entry, int first, int index) {
+    const PlanVariant *v = &entry->variants.items[index];
+    HostExpr extents[COST_EXTENTS];
+    LaunchCost terms = v->cost->terms;
+    StrBuf text;
+    sb_init(&text, e->arena);
+    memcpy(extents, v->cost->extents, sizeof extents);
+    for (int i = 0; i < COST_TERM_COUNT; i++)
+        sb_printf(&text, "%s%lld", i ? ", " : "", (long long)*cost_term(&terms, i));
+    if (index == first || v->names != entry->variants.items[index - 1].names) {
+        e->names.items.count = 0;
+        bind_names(e, v);
+    }
+    line(e, "{");
+    line(e, "    static const LaunchCost cost = {%s};", sb_text(&text));
+    line(e, "    const int64_t extents[] = {%s};", list_of(e, COST_EXTENTS, extents));
+    line(e, "    clocks[%d] = clocks_of(r, &cost, extents);", index - first);
+    line(e, "}");
+}
+
+static void emit_compared(Emit *e, const PlanEntry *entry, int first) {
+    const char *name = launcher_c_name(e->arena, entry->name);
+    int count = entry->variants.items[first].compared;
+    e->next = 0;
+    line(e, "static int %s_compared%d(Run *r, const Arg *a) {", name, first);
+    e->depth++;
+    line(e, "static int (*const variants[])(Run *r, const Arg *a) = {");
+    for (int i = first; i < first + count; i++) line(e, "    %s_variant%d,", name, i);
+    line(e, "};");
+    line(e, "double clocks[%d];", count);
+    for (int i = first; i < first + count; i++) emit_clocks(e, entry, first, i);
+    line(e, "return cheapest(r, a, variants, clocks, %d);", count);
+    e->depth--;
+    line(e, "}\n");
+}
+
 static void emit_choice(Emit *e, const PlanEntry *entry) {
     const char *name = launcher_c_name(e->arena, entry->name);
+    for (int i = 0; i < entry->variants.count; i++)
+        if (entry->variants.items[i].compared > 1) emit_compared(e, entry, i);
     line(e, "static int call_%s(Run *r, const Arg *a) {", name);
     line(e, "    int result;");
-    for (int i = 0; i < entry->variants.count; i++)
-        line(e, "    if ((result = %s_variant%d(r, a)) != SKIP) return result;", name, i);
+    for (int i = 0; i < entry->variants.count; i += entry->variants.items[i].compared) {
+        const char *how = entry->variants.items[i].compared > 1 ? "compared" : "variant";
+        line(e, "    if ((result = %s_%s%d(r, a)) != SKIP) return result;", name, how, i);
+    }
     line(e, "    return LAUNCH_NO_VARIANT;");
     line(e, "}\n");
 }
@@ -614,6 +655,36 @@ static void emit_kernels(Emit *e) {
     line(e, "    {\"\", 0, 0, 0, 0}};\n");
 }
 
+static bool plan_compares(const Plan *plan) {
+    VEC_EACH (const PlanEntry, entry, &plan->entries)
+        VEC_EACH (const PlanVariant, v, &entry->variants)
+            if (v->compared > 1) return true;
+    return false;
+}
+
+// target/launch_cost.h as it is, but for the line that is of headers.
+static void emit_comparison(Emit *e) {
+    static const char guard[] = "#pragma once\n";
+    const char *text = LAUNCH_COST_TEXT, *at = strstr(text, guard);
+    sb_printf(e->out, "\n%.*s%s", at ? (int)(at - text) : 0, text, at ? at + strlen(guard) : text);
+    line(e, "\nstatic double clocks_of(Run *r, const LaunchCost *cost, const int64_t *extents) {\n"
+            "    int bad = r->bad;\n"
+            "    r->bad = 0;\n"
+            "    return bad ? COST_NEVER : cost_clocks(cost, extents, r->module->multiprocessors);\n"
+            "}\n");
+    line(
+        e,
+        "static int cheapest(Run *r, const Arg *a, int (*const *variants)(Run *r, const Arg *a), double *clocks, int count) {\n"
+        "    int asked;\n"
+        "    for (asked = 0; asked < count; asked++) {\n"
+        "        int least = cost_least(clocks, count), result = variants[least](r, a);\n"
+        "        if (result != SKIP) return result;\n"
+        "        clocks[least] = COST_ASKED;\n"
+        "    }\n"
+        "    return SKIP;\n"
+        "}");
+}
+
 bool launcher_source(DiagSink *sink, const Plan *plan, const char *stem, const void *cubin, size_t size, StrBuf *out) {
     Emit e = emit_to(plan, stem, out);
     line(&e, "/* Made by tilec %s for %s; see %s.h. */\n#include \"%s.h\"\n#include <math.h>\n#include <string.h>\n",
@@ -624,6 +695,7 @@ bool launcher_source(DiagSink *sink, const Plan *plan, const char *stem, const v
         "enum {\n    LAUNCH_NO_VARIANT = -1,\n    LAUNCH_ASSUMPTION = -2,\n    LAUNCH_VALUE = -3,\n    LAUNCH_WORKSPACE = -4,\n"
         "    LAUNCH_ARGUMENT = -5,\n    LAUNCH_TENSOR_MAP = -6\n};\n");
     sb_str(out, LAUNCHER_TEXT);
+    if (plan_compares(plan)) emit_comparison(&e);
     line(&e, "\n/* ---- this launcher ---- */\n");
     emit_cubin(&e, cubin, size);
     emit_kernels(&e);

@@ -68,6 +68,36 @@ static HostExpr *host_exprs(Builder *b, int count, Expr *const *exprs) {
     return out;
 }
 
+static void add_terms(Builder *b, const Expr *expr, PlanCondition *out) {
+    if (expr->kind == EXPR_BINARY && expr->binary.op == BIN_LOGICAL_AND) {
+        add_terms(b, expr->binary.a, out);
+        add_terms(b, expr->binary.b, out);
+        return;
+    }
+    HostExpr term = host_expr(b, expr);
+    bool binds_less = (expr->kind == EXPR_BINARY && expr->binary.op == BIN_LOGICAL_OR) || expr->kind == EXPR_SELECT;
+    if (binds_less) term.text = arena_printf(b->arena, "(%s)", term.text);
+    VEC_EACH (HostExpr, other, &out->terms)
+        if (strcmp(other->text, term.text) == 0) return;
+    vec_push(b->arena, &out->terms, term);
+}
+
+static PlanCondition plan_condition(Builder *b, const Expr *expr) {
+    PlanCondition condition = {0};
+    if (!expr) return condition;
+    add_terms(b, expr, &condition);
+    condition.text = plan_condition_text(b->arena, &condition);
+    return condition;
+}
+
+static PlanCost *plan_cost(Builder *b, const FuncCost *cost) {
+    if (!cost) return NULL;
+    PlanCost *out = NEW(b->arena, PlanCost);
+    for (int i = 0; i < COST_EXTENTS; i++) out->extents[i] = host_expr(b, cost->extents[i]);
+    out->terms = cost->terms;
+    return out;
+}
+
 static PlanParam plan_tensor(Builder *b, const Buf *buf) {
     PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
     if (buf->alias_of) p.alias = buf->alias_of->name;
@@ -255,7 +285,7 @@ static void name_arguments(Builder *b, const Func *func) {
 
 static PlanVariant plan_variant(Builder *b, const Func *func) {
     name_arguments(b, func);
-    PlanVariant v = {.when = host_expr(b, func->when)};
+    PlanVariant v = {.when = plan_condition(b, func->when), .cost = plan_cost(b, func->cost)};
     for (int i = 0; i < func->params.count; i++) {
         const Param *from = &func->params.items[i];
         if (param_is_hidden(from)) {
@@ -287,7 +317,7 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
     Plan *plan = NEW(b.arena, Plan);
     plan->producer = TILEC_VERSION;
     plan->target = target->name;
-    for (int i = 0; i < module->funcs.count; i++) {
+    for (int i = 0, compared = 1; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];
         PlanEntry *last = plan->entries.count ? &vec_last(&plan->entries) : NULL;
         if (!last || strcmp(last->name, func->name) != 0) {
@@ -297,7 +327,10 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
         }
         last->is_program &= func->kind == FUNC_PROGRAM;   // a kernel may have a variant that is a program
         PlanVariant variant = plan_variant(&b, func);
+        variant.compared = compared > 1 ? 1 : module_compared(module, i);   // the first of them says how many
+        compared = compared > 1 ? compared - 1 : variant.compared;
         vec_push(b.arena, &last->variants, variant);
     }
+    VEC_EACH (PlanEntry, entry, &plan->entries) plan_set_names(entry);
     return plan;
 }

@@ -7,7 +7,9 @@
 //     2. each shape and stride expression is compared with the argument:                 does offs have E + 1 elements?
 //     3. `when` is evaluated
 //
-// The first variant that passes all three is launched. If no variant does, the diagnostic lists the reason of each.
+// The first variant that passes all three is launched. Of variants that are compared the cheapest is asked first: their
+// costs are computed from a few extents, before any condition is. If no variant passes, the diagnostic lists the reason
+// of each.
 // Contracts (`assume`) are checked after the choice: a violated contract is an error, and no other variant is tried.
 #include "ir/query.h"
 #include "runtime/plan/plan.h"
@@ -168,12 +170,14 @@ static const char *check_params(Arena *arena, const Frame *frame, const LaunchAr
 // NULL: the condition holds; else the reason, without formatting: most launches skip some variants, and conditions are
 // long.
 static const char *check_condition(Arena *arena, const Frame *frame) {
-    const PlanVariant *v = frame->variant;
+    const PlanCondition *when = &frame->variant->when;
     const char *why = NULL;
-    Scalar holds;
-    if (!v->when.text) return NULL;
-    if (!host_eval(arena, &frame->scope, v->when.expr, &holds, &why)) return why;
-    return scalar_truth(holds) ? NULL : v->when.text;
+    VEC_EACH (const HostExpr, term, &when->terms) {
+        Scalar holds;
+        if (!host_eval(arena, &frame->scope, term->expr, &holds, &why)) return why;
+        if (!scalar_truth(holds)) return when->text;
+    }
+    return NULL;
 }
 
 // All variants take the same number and kinds of arguments.
@@ -292,40 +296,82 @@ static bool is_condition(const PlanEntry *entry, const char *why) {
     return false;
 }
 
-// Binds the arguments to this variant. NULL: it can be launched; else the reason why not. If its parameters equal those
-// of the previous variant, the names and the result of comparing shapes (*different) are kept.
-static const char *enter_variant(Dispatcher *r, const PlanVariant *v, const LaunchArg *args, HostValues *cache,
-                                 Frame *frame, const char **different) {
-    const PlanEntry *entry = frame->entry;
-    bool same = v->alike && frame->variant;
+// The choice of a variant.
+typedef struct Choice {
+    Dispatcher *r;
+    const LaunchArg *args;
+    Frame *frame;
+    HostValues cache;
+    const char *different;   // how the arguments differ from the variant's parameters
+    VEC(const char *) reasons;
+} Choice;
+
+// Binds the arguments to this variant. NULL: they match its parameters; else how they differ. If its parameters equal
+// those of the variant before, the names and the result of comparing shapes are kept.
+static const char *bind_variant(Choice *c, const PlanVariant *v) {
+    Frame *frame = c->frame;
+    Arena *arena = c->r->arena;
+    bool same = frame->variant && frame->variant->names == v->names;
     frame->variant = v;
-    if (!same) {
-        memset(cache->known, 0, (size_t)entry->shared);
-        frame->scope = (HostScope){.multiprocessors = r->device->multiprocessors, .cache = cache};
-        *different = merge_arguments(r->arena, v, args, &frame->args);
-        bind_names(r->arena, frame, frame->args);
-        if (!*different) *different = check_params(r->arena, frame, frame->args);
+    if (same) return c->different;
+    memset(c->cache.known, 0, (size_t)frame->entry->shared);
+    frame->scope = (HostScope){.multiprocessors = c->r->device->multiprocessors, .cache = &c->cache};
+    c->different = merge_arguments(arena, v, c->args, &frame->args);
+    bind_names(arena, frame, frame->args);
+    if (!c->different) c->different = check_params(arena, frame, frame->args);
+    return c->different;
+}
+
+// Whether the variant serves; else the reason is kept, a single time if several variants have it.
+static bool serves(Choice *c, const PlanVariant *v) {
+    const char *why = bind_variant(c, v);
+    if (!why) why = check_condition(c->r->arena, c->frame);
+    if (!why) return true;
+    bool known = false;
+    VEC_EACH_PTR (const char, reason, &c->reasons) known |= strcmp(reason, why) == 0;
+    if (!known) vec_push(c->r->arena, &c->reasons, why);
+    return false;
+}
+
+// The clocks that the cost of a variant predicts; COST_NEVER: its arguments differ, or the cost has no value.
+static double clocks_of(Choice *c, const PlanVariant *v) {
+    int64_t extents[COST_EXTENTS];
+    const char *why;
+    if (!v->cost || bind_variant(c, v)) return COST_NEVER;
+    for (int i = 0; i < COST_EXTENTS; i++)
+        if (!eval_integer(c->r->arena, c->frame, &v->cost->extents[i], &extents[i], &why)) return COST_NEVER;
+    return cost_clocks(&v->cost->terms, extents, c->r->device->multiprocessors);
+}
+
+// Of the variants from `at` on that are compared, the cheapest that serves; NULL: none.
+static const PlanVariant *cheapest(Choice *c, const PlanVariant *first) {
+    double *clocks = NEW_ARRAY(c->r->arena, double, first->compared);
+    for (int i = 0; i < first->compared; i++) clocks[i] = clocks_of(c, &first[i]);
+    for (int asked = 0; asked < first->compared; asked++) {
+        int least = cost_least(clocks, first->compared);
+        if (serves(c, &first[least])) return &first[least];
+        clocks[least] = COST_ASKED;
     }
-    return *different ? *different : check_condition(r->arena, frame);
+    return NULL;
 }
 
 static bool choose(Dispatcher *r, const PlanEntry *entry, int count, const LaunchArg *args, Frame *frame) {
     if (!check_kinds(r, entry, count, args)) return false;
-    VEC(const char *) reasons = {0};
-    HostValues cache = {NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
-    const char *different = NULL;
+    Choice c = {.r = r, .args = args, .frame = frame};
+    c.cache =
+        (HostValues){NEW_ARRAY(r->arena, bool, entry->shared + 1), NEW_ARRAY(r->arena, Scalar, entry->shared + 1)};
     *frame = (Frame){.entry = entry};
-    for (int i = 0; i < entry->variants.count; i++) {
-        const char *why = enter_variant(r, &entry->variants.items[i], args, &cache, frame, &different);
-        frame->scope.cache = why ? &cache : NULL;   // later steps bind names, so values may change
-        if (!why) return true;
-        bool known = false;   // several variants may have the same reason
-        for (int k = 0; k < reasons.count; k++) known |= strcmp(reasons.items[k], why) == 0;
-        if (!known) vec_push(r->arena, &reasons, why);
+    for (int i = 0; i < entry->variants.count; i += entry->variants.items[i].compared) {
+        const PlanVariant *v = &entry->variants.items[i];
+        bool found = v->compared > 1 ? cheapest(&c, v) != NULL : serves(&c, v);
+        if (!found) continue;
+        if (r->depth == 1) r->out->clocks = frame->variant->cost ? clocks_of(&c, frame->variant) : -1;
+        frame->scope.cache = NULL;   // later steps bind names, so values may change
+        return true;
     }
     Diag *d = diag(r->sink, NOWHERE, T_NO_VARIANT, entry->name);
-    for (int i = 0; i < reasons.count && i < MAX_REASONS; i++)
-        diag_note(d, is_condition(entry, reasons.items[i]) ? "it needs %s" : "%s", reasons.items[i]);
+    for (int i = 0; i < c.reasons.count && i < MAX_REASONS; i++)
+        diag_note(d, is_condition(entry, c.reasons.items[i]) ? "it needs %s" : "%s", c.reasons.items[i]);
     return false;
 }
 
@@ -606,7 +652,7 @@ static bool run_call(Dispatcher *r, const PlanEntry *entry, int count, const Lau
 
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out) {
-    *out = (Launch){0};
+    *out = (Launch){.clocks = -1};
     Dispatcher r = {.arena = arena, .sink = sink, .plan = plan, .device = device, .memory = memory, .out = out};
     LaunchArg *based = arena_copy(arena, args, sizeof *args * (size_t)count);
     for (int i = 0; i < count; i++) based[i].base = i;

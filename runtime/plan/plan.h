@@ -1,7 +1,8 @@
 // The launch plan of an artefact: all that a launch needs to know, without a compiler.
 //
-// An entry is a kernel or program of the source with its variants, tried in order. A variant has a condition (`when`),
-// the shapes of its parameters, and launch parameters: grid, threads, shared memory, symbol. Values that depend on the
+// An entry is a kernel or program of the source with its variants. A variant has a condition (`when`) of what it needs,
+// the shapes of its parameters, and launch parameters: grid, threads, shared memory, symbol. Variants are tried in order,
+// but of those that are compared, which have coefficients of a cost (target/launch_cost.h), the cheapest comes first. Values that depend on the
 // arguments are expressions of the tile language over dims and scalars: `K % 8 == 0`, `ceildiv(M, 128)`. `A_address` is
 // the base address of the tensor A; `aligned(A, 16)` becomes `A_address % 16 == 0`.
 //
@@ -11,6 +12,7 @@
 // In: a compiled module (build), or a manifest and arguments (read, dispatch). Out: the manifest, or the actions of a
 // launch. The files of runtime/plan/:
 //
+//     plan             questions about plans
 //     build            module -> Plan (at compile time)
 //     write, read      Plan <-> JSON
 //     container        the manifest as a section of the cubin
@@ -98,9 +100,22 @@ typedef struct PlanTuned {
     int64_t value;
 } PlanTuned;
 
+// A conjunction.
+typedef struct PlanCondition {
+    const char *text;   // NULL: true
+    VEC(HostExpr) terms;
+} PlanCondition;
+
+typedef struct PlanCost {
+    HostExpr extents[COST_EXTENTS];
+    LaunchCost terms;
+} PlanCost;
+
 typedef struct PlanVariant {
-    HostExpr when;            // absent: true
-    bool alike;               // parameters and dims equal those of the previous variant (plan_read)
+    PlanCondition when;
+    PlanCost *cost;           // NULL: none
+    int compared;             // the first of those that are compared: how many from it on; 1: it is tried in its order
+    int names;                // the first variant with the same parameters and dims (plan_read)
     VEC(PlanParam) params;    // the arguments of a caller
     VEC(PlanMap) maps;        // in order of `at`
     VEC(const char *) dims;   // names of dynamic dims and strides: the last parameters of the kernel, in order
@@ -134,13 +149,16 @@ typedef struct Plan {
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
-enum { MANIFEST_FORMAT = 1 };
+enum { MANIFEST_FORMAT = 2 };
 extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 
 const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when absent
 bool plan_has(const Plan *plan, const PlanEntry *entry);           // compares pointers, not names
 
+bool plan_has_costs(const Plan *plan);
+void plan_set_names(PlanEntry *entry);   // PlanVariant.names
+const char *plan_condition_text(Arena *arena, const PlanCondition *condition);
 void plan_write(const Plan *plan, StrBuf *out);
 // Reads a manifest and parses its expressions. NULL: reported to the sink.
 const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length);
@@ -200,6 +218,7 @@ typedef struct Launch {
     int64_t workspace;            // bytes of scratch in the workspace
     int64_t zeroed;               // bytes of zeroed scratch, in the workspace or outside
     const PlanVariant *variant;   // the entry's, that was chosen; NULL from the launch cache
+    double clocks;                // that its cost predicts; negative: it has none
 } Launch;
 
 // Memory for scratch; both addresses are 256-byte aligned.

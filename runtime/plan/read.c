@@ -12,18 +12,6 @@ const char plan_leading[] = "..";
 const char *const plan_step_names[] = {[DO_LET] = "let", [DO_ASSUME] = "assume", [DO_SCRATCH] = "scratch",
                                        [DO_IF] = "if",   [DO_FILL] = "fill",     [DO_LAUNCH] = "launch"};
 
-const PlanEntry *plan_entry(const Plan *plan, const char *name) {
-    for (int i = 0; i < plan->entries.count; i++)
-        if (strcmp(plan->entries.items[i].name, name) == 0) return &plan->entries.items[i];
-    return NULL;
-}
-
-bool plan_has(const Plan *plan, const PlanEntry *entry) {
-    for (int i = 0; i < plan->entries.count; i++)
-        if (&plan->entries.items[i] == entry) return true;
-    return false;
-}
-
 // Names are declared in the order in which a launch binds them; an expression may use only earlier names.
 typedef struct Reader {
     Arena *arena;
@@ -31,7 +19,10 @@ typedef struct Reader {
     DiagSink *sink;
     VEC(const char *) names;
     VEC(Var *) vars;
-    ExprCse *sharer;   // of the entry
+    int arguments;               // of the names: those of the variant's arguments
+    ExprCse *sharer;             // of the entry
+    const Json *texts, *terms;   // of the entry; of costs
+    Expr **parsed;               // of each text, with the names of these arguments; NULL: not yet
     int64_t address_unit;
     bool ok;
 } Reader;
@@ -107,7 +98,20 @@ static HostExpr parse_host(Reader *r, const char *text) {
     return e;
 }
 
+// A text of the entry by its number. It is parsed once for the variants that have the same arguments.
+static HostExpr numbered_expr(Reader *r, int64_t number) {
+    const char *text = number >= 0 && number <= INT32_MAX ? json_text(json_at(r->texts, (int)number), NULL) : NULL;
+    if (!text) {
+        refuse(r, "its plan has a text that is not there");
+        return (HostExpr){0};
+    }
+    HostExpr e = {.text = text, .expr = r->parsed[number]};
+    if (!e.expr) r->parsed[number] = (e = parse_host(r, text)).expr;
+    return e;
+}
+
 static HostExpr read_expr(Reader *r, const Json *value) {
+    if (value && value->kind == JSON_INTEGER) return numbered_expr(r, value->integer);
     return parse_host(r, json_text(value, NULL));
 }
 
@@ -304,9 +308,18 @@ static void read_map(Reader *r, const Json *from, PlanVariant *v) {
     vec_push(r->arena, &v->maps, map);
 }
 
-static void read_variant(Reader *r, const Json *from, bool is_program, PlanVariant *v) {
+// Without parameters and dims they are those of the variant before it.
+static void read_arguments(Reader *r, const Json *from, const PlanVariant *before, PlanVariant *v) {
+    const Json *params = json_get(from, "params"), *dims = json_get(from, "dims");
+    if (!params && !dims && before) {
+        v->params = before->params;
+        v->dims = before->dims;
+        r->names.count = r->vars.count = r->arguments;
+        return;
+    }
     declare_arguments(r, from);
-    const Json *params = json_get(from, "params"), *dims = json_get(from, "dims"), *tuned = json_get(from, "tuned");
+    r->arguments = r->names.count;
+    r->parsed = NEW_ARRAY(r->arena, Expr *, r->texts ? r->texts->count + 1 : 1);
     JSON_EACH(dim, dims)
     vec_push(r->arena, &v->dims, json_text(dim, ""));
     JSON_EACH(param, params) {
@@ -314,10 +327,50 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
         read_param(r, param, &p);
         vec_push(r->arena, &v->params, p);
     }
-    const Json *maps = json_get(from, "maps");
+}
+
+static PlanCondition read_condition(Reader *r, const Json *from) {
+    PlanCondition condition = {0};
+    HostExpr term;
+    if (!from) return condition;
+    if (from->kind != JSON_ARRAY) {
+        term = need_expr(r, from);
+        vec_push(r->arena, &condition.terms, term);
+    } else JSON_EACH(item, from) {
+            term = need_expr(r, item);
+            vec_push(r->arena, &condition.terms, term);
+        }
+    if (r->ok && condition.terms.count) condition.text = plan_condition_text(r->arena, &condition);
+    return condition;
+}
+
+static void read_term(Reader *r, int at, int64_t value, LaunchCost *terms) {
+    int term = cost_term_named(json_text(json_at(r->terms, at), ""));
+    if (term == COST_TERM_COUNT || value < 0 || value > INT32_MAX) refuse(r, "its plan has a cost that is none");
+    else *cost_term(terms, term) = value;
+}
+
+static PlanCost *read_cost(Reader *r, const Json *from) {
+    if (!from) return NULL;
+    PlanCost *cost = NEW(r->arena, PlanCost);
+    int at = 0;
+    JSON_EACH(item, from) {
+        if (at < COST_EXTENTS) cost->extents[at] = need_expr(r, item);
+        else read_term(r, at - COST_EXTENTS, json_integer(item, -1), &cost->terms);
+        at++;
+    }
+    if (at < COST_EXTENTS) refuse(r, "its plan has a cost without extents");
+    return cost;
+}
+
+static void read_variant(Reader *r, const Json *from, bool is_program, const PlanVariant *before, PlanVariant *v) {
+    const Json *tuned = json_get(from, "tuned"), *maps = json_get(from, "maps");
+    read_arguments(r, from, before, v);
     JSON_EACH(map, maps)
     if (r->ok) read_map(r, map, v);
-    v->when = read_expr(r, json_get(from, "when"));
+    v->when = read_condition(r, json_get(from, "when"));
+    v->cost = read_cost(r, json_get(from, "cost"));
+    v->compared = (int)json_integer(json_get(from, "compare"), 1);
     read_steps(r, json_get(from, "steps"), &v->steps);
     v->recorded = json_boolean(json_get(from, "recorded"), false);
     for (int i = 0; tuned && tuned->kind == JSON_OBJECT && i < tuned->count; i++) {
@@ -325,27 +378,6 @@ static void read_variant(Reader *r, const Json *from, bool is_program, PlanVaria
         vec_push(r->arena, &v->tuned, value);
     }
     if (!is_program && (json_get(from, "symbol") || !json_get(from, "steps"))) read_kernel(r, from, v);
-}
-
-static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {
-    for (int i = 0; i < count; i++)
-        if (a[i].expr != b[i].expr || strcmp(a[i].text, b[i].text) != 0) return false;
-    return true;
-}
-
-static bool same_param(const PlanParam *a, const PlanParam *b) {
-    if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->is_tensor != b->is_tensor) return false;
-    if (a->rank != b->rank || !a->strides != !b->strides) return false;
-    return same_exprs(a->rank, a->shape, b->shape) && (!a->strides || same_exprs(a->rank, a->strides, b->strides));
-}
-
-static bool same_names(const PlanVariant *a, const PlanVariant *b) {
-    if (a->params.count != b->params.count || a->dims.count != b->dims.count) return false;
-    for (int i = 0; i < a->params.count; i++)
-        if (!same_param(&a->params.items[i], &b->params.items[i])) return false;
-    for (int i = 0; i < a->dims.count; i++)
-        if (strcmp(a->dims.items[i], b->dims.items[i]) != 0) return false;
-    return true;
 }
 
 // All variants of an entry take the same arguments: the same count, and tensors at the same indices.
@@ -356,21 +388,31 @@ static bool takes_the_same(const PlanVariant *a, const PlanVariant *b) {
     return true;
 }
 
+static bool can_compare(const PlanEntry *entry, int at) {
+    int count = entry->variants.items[at].compared;
+    bool can = count >= 1 && count <= entry->variants.count - at;
+    for (int i = at; can && count > 1 && i < at + count; i++) can = entry->variants.items[i].cost != NULL;
+    return can;
+}
+
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     r->sharer = expr_cse_new(r->arena);
+    r->texts = json_get(from, "texts");
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");
     JSON_EACH(item, variants) {
         if (!r->ok) break;
         PlanVariant variant = {0};
-        read_variant(r, item, entry->is_program, &variant);
-        variant.alike = r->ok && entry->variants.count > 0 && same_names(&vec_last(&entry->variants), &variant);
+        read_variant(r, item, entry->is_program, entry->variants.count ? &vec_last(&entry->variants) : NULL, &variant);
         vec_push(r->arena, &entry->variants, variant);
         if (!takes_the_same(&entry->variants.items[0], &variant))
             refuse(r, arena_printf(r->arena, "its plan has variants of '%s' that take other arguments", entry->name));
     }
     entry->shared = expr_cse_count(r->sharer);
+    if (r->ok) plan_set_names(entry);
+    for (int i = 0; r->ok && i < entry->variants.count; i++)
+        if (!can_compare(entry, i)) refuse(r, "its plan compares variants without costs");
     if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
 }
 
@@ -385,6 +427,7 @@ const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char
     if (!r.ok) return NULL;
     plan->producer = json_text(json_get(root, "producer"), "");
     plan->target = need_text(&r, root, "target");
+    r.terms = json_get(root, "terms");
     const Json *entries = json_get(root, "entries");
     JSON_EACH(item, entries) {
         if (!r.ok) break;

@@ -1,21 +1,26 @@
 // Launch plan -> JSON; read.c is the inverse. docs/reference/launch-plan.md describes the format.
 #include "runtime/plan/plan.h"
 #include "support/json.h"
+#include <string.h>
 
 typedef struct Writer {
+    Arena *arena;
     StrBuf *out;
     int indent;
-    bool first;   // no comma before the next item
+    bool first;                // no comma before the next item
+    int flat;                  // > 0: items stand on one line
+    VEC(const char *) texts;   // of the entry
 } Writer;
 
-static void next_line(Writer *w) {
-    sb_printf(w->out, "%s\n%*s", w->first ? "" : ",", w->indent, "");
+static void next_item(Writer *w) {
+    if (!w->first) sb_str(w->out, w->flat ? ", " : ",");
+    if (!w->flat) sb_printf(w->out, "\n%*s", w->indent, "");
     w->first = false;
 }
 
 // A member's name (NULL: an element of an array).
 static void key(Writer *w, const char *name) {
-    next_line(w);
+    next_item(w);
     if (!name) return;
     json_quote(w->out, name);
     sb_str(w->out, ": ");
@@ -30,9 +35,20 @@ static void open(Writer *w, const char *name, char bracket) {
 
 static void close(Writer *w, char bracket) {
     w->indent -= 1;
-    if (w->first) sb_char(w->out, bracket);
+    if (w->first || w->flat) sb_char(w->out, bracket);
     else sb_printf(w->out, "\n%*s%c", w->indent, "", bracket);
     w->first = false;
+}
+
+// On one line.
+static void open_flat(Writer *w, const char *name, char bracket) {
+    open(w, name, bracket);
+    w->flat++;
+}
+
+static void close_flat(Writer *w, char bracket) {
+    close(w, bracket);
+    w->flat--;
 }
 
 static void put_text(Writer *w, const char *name, const char *text) {
@@ -43,6 +59,19 @@ static void put_text(Writer *w, const char *name, const char *text) {
 static void put_integer(Writer *w, const char *name, int64_t value) {
     key(w, name);
     sb_printf(w->out, "%lld", (long long)value);
+}
+
+static void put_true(Writer *w, const char *name) {
+    key(w, name);
+    sb_str(w->out, "true");
+}
+
+// The number of a text in the entry's list.
+static void put_number(Writer *w, const char *text) {
+    int at = 0;
+    while (at < w->texts.count && strcmp(w->texts.items[at], text) != 0) at++;
+    if (at == w->texts.count) vec_push(w->arena, &w->texts, text);
+    put_integer(w, NULL, at);
 }
 
 // An array of short items on one line.
@@ -69,8 +98,7 @@ static void write_param(Writer *w, const PlanParam *p) {
     if (p->strides) put_exprs(w, "strides", p->rank, p->strides);
     if (p->layout) put_text(w, "layout", p->layout);
     if (!p->zeroed) return;
-    key(w, "zeroed");
-    sb_str(w->out, "true");
+    put_true(w, "zeroed");
 }
 
 static void write_region(Writer *w, const PlanRegion *region) {
@@ -79,10 +107,7 @@ static void write_region(Writer *w, const PlanRegion *region) {
         put_exprs(w, "start", region->count, region->start);
         put_exprs(w, "extent", region->count, region->extent);
     }
-    if (region->transposed) {
-        key(w, "transposed");
-        sb_str(w->out, "true");
-    }
+    if (region->transposed) put_true(w, "transposed");
 }
 
 static void write_steps(Writer *w, const char *name, const PlanSteps *steps);
@@ -122,25 +147,24 @@ static void write_steps(Writer *w, const char *name, const PlanSteps *steps) {
 
 static void write_kernel(Writer *w, const PlanVariant *v) {
     put_text(w, "symbol", v->symbol);
+    w->flat++;
     put_text(w, "grid", v->grid.text);
     put_integer(w, "threads", v->threads);
     if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1) {
         key(w, "cluster");
         sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
     }
-    if (v->pdl) {
-        key(w, "pdl");
-        sb_str(w->out, "true");
-    }
+    if (v->pdl) put_true(w, "pdl");
     put_integer(w, "shared_bytes", v->shared_bytes);
+    w->flat--;
     if (v->registers < 0) return;
-    open(w, "resources", '{');
+    open_flat(w, "resources", '{');
     put_integer(w, "registers", v->registers);
     put_integer(w, "spill_stores", v->spill_stores);
     put_integer(w, "spill_loads", v->spill_loads);
     put_integer(w, "stack", v->stack);
     put_integer(w, "barriers", v->barriers);
-    close(w, '}');
+    close_flat(w, '}');
 }
 
 static void write_integers(Writer *w, const char *name, int count, const int *values) {
@@ -159,13 +183,8 @@ static void write_windows(Writer *w, const PlanMap *map) {
     close(w, '}');
 }
 
-static void put_true(Writer *w, const char *name) {
-    key(w, name);
-    sb_str(w->out, "true");
-}
-
 static void write_map(Writer *w, const PlanMap *map) {
-    open(w, NULL, '{');
+    open_flat(w, NULL, '{');
     put_text(w, "name", map->name);
     put_integer(w, "at", map->at);
     put_text(w, "tensor", map->tensor);
@@ -174,7 +193,7 @@ static void write_map(Writer *w, const PlanMap *map) {
     if (map->tf32) put_true(w, "tf32");
     if (map->merged) put_true(w, "merged");
     if (map->windows) write_windows(w, map);
-    close(w, '}');
+    close_flat(w, '}');
 }
 
 static void write_maps(Writer *w, const PlanVariant *v) {
@@ -184,52 +203,90 @@ static void write_maps(Writer *w, const PlanVariant *v) {
     close(w, ']');
 }
 
-static void write_variant(Writer *w, const PlanVariant *v) {
-    open(w, NULL, '{');
-    if (v->when.text) put_text(w, "when", v->when.text);
+static void write_condition(Writer *w, const PlanCondition *when) {
+    if (!when->text) return;
+    open_flat(w, "when", '[');
+    VEC_EACH (const HostExpr, term, &when->terms) put_number(w, term->text);
+    close_flat(w, ']');
+}
+
+// The extents, then the terms without the zeros at the end.
+static void write_cost(Writer *w, const PlanVariant *v) {
+    if (v->compared > 1) put_integer(w, "compare", v->compared);
+    if (!v->cost) return;
+    LaunchCost cost = v->cost->terms;
+    int last = COST_TERM_COUNT - 1;
+    while (last >= 0 && !*cost_term(&cost, last)) last--;
+    open_flat(w, "cost", '[');
+    for (int i = 0; i < COST_EXTENTS; i++) put_number(w, v->cost->extents[i].text);
+    for (int i = 0; i <= last; i++) put_integer(w, NULL, *cost_term(&cost, i));
+    close_flat(w, ']');
+}
+
+// A variant without parameters and dims has those of the variant before it.
+static void write_arguments(Writer *w, const PlanVariant *v) {
     open(w, "params", '[');
     for (int i = 0; i < v->params.count; i++) {
-        open(w, NULL, '{');
+        open_flat(w, NULL, '{');
         write_param(w, &v->params.items[i]);
-        close(w, '}');
+        close_flat(w, '}');
     }
     close(w, ']');
-    write_maps(w, v);
-    open(w, "dims", '[');
+    open_flat(w, "dims", '[');
     for (int i = 0; i < v->dims.count; i++) put_text(w, NULL, v->dims.items[i]);
-    close(w, ']');
+    close_flat(w, ']');
+}
+
+static void write_variant(Writer *w, const PlanEntry *entry, int at) {
+    const PlanVariant *v = &entry->variants.items[at];
+    open(w, NULL, '{');
+    write_condition(w, &v->when);
+    write_cost(w, v);
+    if (v->names == at) write_arguments(w, v);
+    write_maps(w, v);
     if (v->steps.count > 0 || !v->symbol) write_steps(w, "steps", &v->steps);
-    if (v->recorded) {
-        key(w, "recorded");
-        sb_str(w->out, "true");
-    }
+    if (v->recorded) put_true(w, "recorded");
     if (v->tuned.count > 0) {
-        open(w, "tuned", '{');
+        open_flat(w, "tuned", '{');
         for (int i = 0; i < v->tuned.count; i++) put_integer(w, v->tuned.items[i].name, v->tuned.items[i].value);
-        close(w, '}');
+        close_flat(w, '}');
     }
     if (v->symbol) write_kernel(w, v);
     close(w, '}');
 }
 
+static void write_entry(Writer *w, const PlanEntry *entry) {
+    w->texts.count = 0;
+    open(w, NULL, '{');
+    put_text(w, "name", entry->name);
+    put_text(w, "kind", entry->is_program ? "program" : "kernel");
+    open(w, "variants", '[');
+    for (int v = 0; v < entry->variants.count; v++) write_variant(w, entry, v);
+    close(w, ']');
+    if (w->texts.count) {
+        open(w, "texts", '[');
+        VEC_EACH_PTR (const char, text, &w->texts) put_text(w, NULL, text);
+        close(w, ']');
+    }
+    close(w, '}');
+}
+
+static void write_terms(Writer *w) {
+    open_flat(w, "terms", '[');
+    for (int i = 0; i < COST_TERM_COUNT; i++) put_text(w, NULL, cost_term_name(i));
+    close_flat(w, ']');
+}
+
 void plan_write(const Plan *plan, StrBuf *out) {
-    Writer w = {.out = out, .first = true};
+    Writer w = {.arena = out->arena, .out = out, .first = true};
     sb_char(out, '{');
     w.indent = 1;
     put_integer(&w, "manifest", MANIFEST_FORMAT);
     put_text(&w, "producer", plan->producer);
     put_text(&w, "target", plan->target);
+    if (plan_has_costs(plan)) write_terms(&w);
     open(&w, "entries", '[');
-    for (int i = 0; i < plan->entries.count; i++) {
-        const PlanEntry *entry = &plan->entries.items[i];
-        open(&w, NULL, '{');
-        put_text(&w, "name", entry->name);
-        put_text(&w, "kind", entry->is_program ? "program" : "kernel");
-        open(&w, "variants", '[');
-        for (int v = 0; v < entry->variants.count; v++) write_variant(&w, &entry->variants.items[v]);
-        close(&w, ']');
-        close(&w, '}');
-    }
+    VEC_EACH (const PlanEntry, entry, &plan->entries) write_entry(&w, entry);
     close(&w, ']');
     if (plan->declarations) key(&w, "declarations"), sb_str(out, plan->declarations);
     close(&w, '}');

@@ -193,12 +193,13 @@ def c_value(kind, index):
 
 
 def kernel_table(manifest):
-    rows = []
+    rows, arguments = [], None
     for entry in manifest["entries"]:
         for v in entry["variants"]:
+            arguments = v if "params" in v else arguments   # else those of the variant before
             if "symbol" in v:
                 maps = v.get("maps", [])
-                rows.append(f'{{"{v["symbol"]}", {len(v["params"]) + len(maps) + len(v.get("dims", []))}, {sum(1 << m["at"] for m in maps)}ull}}, ')
+                rows.append(f'{{"{v["symbol"]}", {len(arguments["params"]) + len(maps) + len(arguments.get("dims", []))}, {sum(1 << m["at"] for m in maps)}ull}}, ')
     return "".join(rows)
 
 

@@ -112,6 +112,11 @@ static const char causal[] =
     "    }\n"
     "}\n";
 
+static double clocks(const LaunchCost *terms, const Expr *steps, const Launch *at) {
+    int64_t extents[COST_EXTENTS] = {1, 1, 2 * at->heads, evaluate(steps, at)};   // 2 tiles of each head
+    return cost_clocks(terms, extents, at->sms);
+}
+
 // Tiles that differ: the hardware starts the next CTA where one ends, so that the multiprocessors end together. Persistent
 // CTAs have their tiles beforehand, and differ at the end.
 static void unequal_tiles_are_balanced(void **state) {
@@ -121,15 +126,97 @@ static void unequal_tiles_are_balanced(void **state) {
     Module *module = module_of(*state, &failure, causal);
     Func *kernel = module->funcs.items[0];
     Launch few = {256, 100, 1}, many = {256, 100, 100};   // 2 tiles; 200, two for each multiprocessor
-    Expr *alone = cost_cooperative(*state, target, kernel, false);
-    assert_non_null(alone);
-    int64_t tile = evaluate(alone, &few);
-    assert_int_equal(evaluate(alone, &many), 2 * tile);
+    LaunchCost terms;
+    Expr *steps = cost_cooperative(*state, target, kernel, false, &terms);
+    assert_non_null(steps);
+    double tile = clocks(&terms, steps, &few);
+    assert_true(clocks(&terms, steps, &many) == 2 * tile);
     ((Stmt *)func_grid(kernel))->grid.persistent = true;
-    Expr *persistent = cost_cooperative(*state, target, kernel, false);
-    int64_t next = evaluate(persistent, &few);
-    assert_int_equal(tile - next, target->wgmma.alone_clocks);   // its loads do not run ahead of the tile before
-    assert_true(evaluate(persistent, &many) > 2 * next);
+    steps = cost_cooperative(*state, target, kernel, false, &terms);
+    double next = clocks(&terms, steps, &few);
+    assert_true(tile - next == (double)target->wgmma.alone_clocks);   // its loads do not run ahead of the tile before
+    assert_true(clocks(&terms, steps, &many) > 2 * next);
+}
+
+// ---- the evaluator ----
+
+static const LaunchCost plain = {.tile_rows = 128, .tile_columns = 64, .tile_depth = 32, .step = 100, .tail = 30};
+
+static double at(LaunchCost cost, int64_t m, int64_t n, int64_t k) {
+    int64_t extents[COST_EXTENTS] = {m, n, 1, k};
+    return cost_clocks(&cost, extents, 10);
+}
+
+// Tiles are dealt in waves, and partial tiles and steps take as long as whole ones.
+static void waves_take_equally_long(void **state) {
+    (void)state;
+    assert_true(at(plain, 128, 64, 32) == 130);
+    assert_true(at(plain, 1, 640, 64) == 230);
+    assert_true(at(plain, 1, 641, 33) == 2 * 230);
+    assert_true(at(plain, 0, 640, 64) == 0);
+}
+
+static void hidden_tails_count_once(void **state) {
+    LaunchCost hidden = plain;
+    (void)state;
+    hidden.hidden = 1;
+    assert_true(at(hidden, 1, 641, 33) == 2 * 200 + 30);
+}
+
+// Where few CTAs read a tile, memory delivers it, and zeros beyond the end, too.
+static void few_readers_wait_for_memory(void **state) {
+    LaunchCost streams = plain;
+    (void)state;
+    streams.stream = 150;
+    streams.padding = 1 << 20;
+    assert_true(at(streams, 128, 640, 32) == 180);
+    assert_true(at(streams, 3 * 128, 3 * 64, 32) == 130);
+    assert_true(at(streams, 127, 640, 64) == 330 + 10 * 2);   // a row of 10 tiles in 2 steps
+}
+
+// Of 10 multiprocessors 2 clusters of 4 CTAs have a place, but for strays.
+static void clusters_share_steps(void **state) {
+    LaunchCost split = plain;
+    (void)state;
+    split.split = 4;
+    assert_true(at(split, 256, 64, 40 * 32) == 10 * 100 + 30);
+    assert_true(at(split, 3 * 128, 64, 40 * 32) == 2 * (10 * 100 + 30));
+    split.stray = 2;
+    assert_true(at(split, 256, 64, 40 * 32) == 2 * (10 * 100 + 30));
+    split.load = 1000 << 20;
+    split.stream = 100;
+    assert_true(at(split, 128, 128, 40 * 32) == 2 * (10 * 100 + 30));      // each tile of A and B is read by one
+    assert_true(at(split, 256, 128, 40 * 32) == 4 * 40 * 1000 + 4 * 30);   // by two
+}
+
+static void slices_fill_the_device(void **state) {
+    LaunchCost sliced = plain;
+    (void)state;
+    sliced.slice_steps = 8;
+    sliced.launch = 7;
+    assert_true(at(sliced, 128, 64, 40 * 32) == 8 * 100 + 30 + 7);        // 5 slices of 8 steps
+    assert_true(at(sliced, 5 * 128, 64, 40 * 32) == 20 * 100 + 30 + 7);   // 2 for each of 5 tiles
+    assert_true(at(sliced, 20 * 128, 64, 40 * 32) == 2 * (40 * 100 + 30) + 7);
+    sliced.sum = 1 << 20;
+    assert_true(at(sliced, 128, 64, 40 * 32) == 8 * 100 + 30 + 7 + 5 * 128 * 64);
+}
+
+// No extents, however large, and no row, however strange, is undefined.
+static void any_numbers_have_clocks(void **state) {
+    static const int64_t numbers[] = {INT64_MIN, -1, 0, 1, 7, INT32_MAX, INT64_MAX};
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        LaunchCost cost;
+        int64_t extents[COST_EXTENTS];
+        unsigned random = (unsigned)i * 2654435761u;
+        for (int t = 0; t < COST_TERM_COUNT; t++, random = random * 1664525u + 1013904223u)
+            *cost_term(&cost, t) = (int64_t[]){0, 1, 5, INT32_MAX}[random >> 30];
+        for (int e = 0; e < COST_EXTENTS; e++, random = random * 1664525u + 1013904223u)
+            extents[e] = numbers[(random >> 16) % COUNT_OF(numbers)];
+        double value = cost_clocks(&cost, extents, numbers[i % COUNT_OF(numbers)]);
+        assert_true(value == value);
+        assert_true(value < COST_NEVER);
+    }
 }
 
 // ---- steps ----
@@ -169,10 +256,11 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),
-        IN_ARENA(reads_of_tiles_are_counted),
-        IN_ARENA(unequal_tiles_are_balanced),
-        IN_ARENA(steps_are_those_of_the_longest_tile),
+        IN_ARENA(transposed_results_are_scattered), IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),       cmocka_unit_test(waves_take_equally_long),
+        cmocka_unit_test(hidden_tails_count_once),  cmocka_unit_test(few_readers_wait_for_memory),
+        cmocka_unit_test(clusters_share_steps),     cmocka_unit_test(slices_fill_the_device),
+        cmocka_unit_test(any_numbers_have_clocks),  IN_ARENA(steps_are_those_of_the_longest_tile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 2, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 1, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 2, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -150,7 +150,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 1, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 2, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -442,7 +442,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 1, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 2, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -488,7 +488,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -505,7 +505,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -540,14 +540,14 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
             second[0].params, second[i].params, second[i].dims);
         const Plan *plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
         assert_non_null(plan);
-        assert_int_equal(plan->entries.items[0].variants.items[1].alike, second[i].alike);
+        assert_int_equal(plan->entries.items[0].variants.items[1].names, second[i].alike ? 0 : 1);
     }
 }
 
@@ -556,7 +556,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -698,7 +698,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -778,7 +778,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -803,7 +803,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 1, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -865,7 +865,7 @@ static void test_shared_conditions(void **state) {
             "{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"c\", \"grid\": \"1\","
             "\"threads\": 1}");
     const PlanEntry *entry = plan_entry(f.plan, "f");
-    assert_true(entry->variants.items[1].alike && entry->variants.items[2].alike && !entry->variants.items[0].alike);
+    for (int i = 0; i < 3; i++) assert_int_equal(entry->variants.items[i].names, 0);
     assert_int_equal(entry->shared, 3);   // n, 100 / n, n < 64
     static const struct {
         int64_t n;
@@ -875,6 +875,90 @@ static void test_shared_conditions(void **state) {
         LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = rows[i].n}};
         assert_string_equal(symbol_of(&f, 1, &n), rows[i].symbol);
     }
+}
+
+#define N_PARAM "\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], "
+#define CALLED(SYMBOL) "\"symbol\": \"" SYMBOL "\", \"grid\": \"1\", \"threads\": 1}"
+
+static const Plan *read_compared(Fixture *f, const char *variants) {
+    const char *text =
+        arena_printf(f->arena,
+                     "{\"manifest\": 2, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s], "
+                     "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}]}",
+                     variants);
+    return f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
+}
+
+// Of those that are compared the cheapest that serves is taken, of equals the first; what stands behind them serves the
+// rest. Texts are given by number, parameters once. It is the same after another round through the text.
+static void test_compared(void **state) {
+    static const char variants[] = "{\"when\": [2], \"compare\": 3, \"cost\": [0, 1, 1, 1, 1, 10, 50], " N_PARAM CALLED(
+        "small") ","
+                 "{\"cost\": [0, 1, 1, 1, 16, 20, 200], \"when\": [\"n % 2 == 0\", 2], " CALLED(
+                     "large") ","
+                              "{\"cost\": [0, 1, 1, 3, 16, 20, 221], " CALLED("odd") ","
+                                                                                     "{" CALLED("rest");
+    static const struct {
+        int64_t n;
+        const char *symbol;
+    } rows[] = {{1, "small"}, {16, "large"}, {17, "odd"}, {63, "odd"}, {62, "large"}, {64, "odd"}, {3, "small"}};
+    Fixture f;
+    StrBuf out;
+    setup(&f, *state);
+    assert_non_null(read_compared(&f, variants));
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(plan_entry(f.plan, "f")->variants.items[0].compared, 3);
+        assert_int_equal(plan_entry(f.plan, "f")->variants.items[3].names, 0);
+        for (int i = 0; i < COUNT_OF(rows); i++) {
+            LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = rows[i].n}};
+            assert_string_equal(symbol_of(&f, 1, &n), rows[i].symbol);
+        }
+        sb_init(&out, f.arena);
+        plan_write(f.plan, &out);
+        f.plan = plan_read(f.arena, &f.failure, f.sink, sb_text(&out), out.length);
+        assert_non_null(f.plan);
+    }
+}
+
+// A launch knows what its variant costs; one without a cost does not.
+static void test_predicted_clocks(void **state) {
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    read_compared(&f, "{\"when\": [2], \"cost\": [0, 1, 1, 1, 1, 1, 50], " N_PARAM CALLED("a") ", {" CALLED("b"));
+    LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
+    assert_true(resolve(&f, "f", 1, &n, &launch));
+    assert_true(launch.clocks == 51);
+    n.scalar.integer = 64;
+    assert_true(resolve(&f, "f", 1, &n, &launch));
+    assert_true(launch.clocks < 0);
+}
+
+static void test_wrong_costs(void **state) {
+    static const char *const variants[] = {
+        "{\"compare\": 2, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a"),                     // of one
+        "{\"compare\": 2, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a") ", {" CALLED("b"),   // without a cost
+        "{\"compare\": 0, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 4], " N_PARAM CALLED("a"),   // no such text
+        "{\"cost\": [0, 1, 1, -1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, null], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 1, -5], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 1, 5, 5, 5, 5], " N_PARAM CALLED("a"),   // no such term
+        "{\"when\": [4], " N_PARAM CALLED("a"),
+        "{\"when\": [null], " N_PARAM CALLED("a"),
+        "{" CALLED("a"),   // the first one without parameters takes none; see below
+    };
+    Fixture f;
+    setup(&f, *state);
+    for (int i = 0; i < COUNT_OF(variants) - 1; i++) {
+        int before = diag_count(f.sink);
+        if (read_compared(&f, variants[i])) fail_msg("read: %s", variants[i]);
+        assert_int_equal(diag_view(f.sink, before).code, T_BAD_ARTEFACT);
+    }
+    assert_non_null(read_compared(&f, variants[COUNT_OF(variants) - 1]));
+    assert_int_equal(plan_entry(f.plan, "f")->variants.items[0].params.count, 0);
 }
 
 // Shapes, strides and conditions without a value are reasons, as are names that nothing gives.
@@ -934,7 +1018,7 @@ static void test_names_differ(void **state) {
                 "\"dims\": [\"M\", \"N\"], \"symbol\": \"a\", \"grid\": \"1\", \"threads\": 1},"
                 "{\"when\": \"M > N\", \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"N\", \"M\"]}],"
                 "\"dims\": [\"M\", \"N\"], \"symbol\": \"b\", \"grid\": \"1\", \"threads\": 1}");
-    assert_false(plan_entry(f.plan, "f")->variants.items[1].alike);
+    assert_int_equal(plan_entry(f.plan, "f")->variants.items[1].names, 1);
     LaunchArg tall = tensor(0x1000, 3, 2), wide = tensor(0x1000, 2, 3);
     assert_string_equal(symbol_of(&f, 1, &tall), "a");
     assert_string_equal(symbol_of(&f, 1, &wide), "b");
@@ -1102,6 +1186,9 @@ int main(void) {
         IN_ARENA(test_view_maps),
         IN_ARENA(test_leading_dims),
         IN_ARENA(test_shared_conditions),
+        IN_ARENA(test_compared),
+        IN_ARENA(test_predicted_clocks),
+        IN_ARENA(test_wrong_costs),
         IN_ARENA(test_names_differ),
         IN_ARENA(test_launch_cache),
         IN_ARENA(test_launch_cache_addresses),

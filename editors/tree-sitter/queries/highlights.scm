@@ -1,6 +1,6 @@
 ; Colors of a tile program. Later patterns count more.
 [
-  "kernel" "program" "fn" "macro" "reference" "test" "import" "const" "tolerance" "tune" "assume" "when" "scratch" "grid" "threads" "cluster"
+  "kernel" "program" "fn" "macro" "reference" "test" "import" "const" "tolerance" "tune" "assume" "when" "cost" "scratch" "grid" "threads" "cluster"
   "persistent" "raster" "regs" "role" "async" "thread" "shared" "fragment" "local" "var" "let" "layout" "strides" "in" "out" "inout" "step"
   "channel" "slots" "readers" "produce" "consume" "ordered"
 ] @keyword

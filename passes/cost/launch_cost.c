@@ -1,0 +1,33 @@
+#include "passes/cost/search_internal.h"
+#include "passes/tile/tile.h"
+
+static int64_t rate(int64_t amount, int64_t per_clock) {
+    enum { UNIT = 1 << 20 };   // target/launch_cost.h
+    return (amount * UNIT + per_clock / 2) / per_clock;
+}
+
+LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
+    const PingpongCost *cost = &tile->cost;
+    const WgmmaCosts *machine = &target->wgmma;
+    LaunchCost terms = {.tile_rows = tile->m,
+                        .tile_columns = tile->n,
+                        .tile_depth = cost->k,
+                        .step = cost->step,
+                        .stream = larger(cost->step, cost->stream),
+                        .tail = cost->tail,
+                        .hidden = tile->split == 1 && cost->hidden,
+                        .padding = rate(cost->bytes, machine->zero_bytes)};
+    if (tile->split > 1) {   // CTAs that read the same tile do so at different times
+        terms.split = tile->split;
+        terms.stray = machine->stray_clusters;
+        terms.load = rate(cost->loaded, machine->cluster_bytes);
+    } else if (tile->split == BY_WORKSPACE) {
+        terms.step = terms.stream;
+        terms.tail = tile->n * (machine->tail_clocks + machine->scattered_clocks);
+        terms.slice_steps = WORKSPACE_STEPS;
+        terms.read = rate(cost->bytes, machine->memory_bytes);
+        terms.sum = rate(2 * (int64_t)sizeof(float), machine->workspace_bytes);   // written and read
+        terms.launch = machine->second_launch_clocks;
+    }
+    return terms;
+}

@@ -1,0 +1,66 @@
+// What plans are asked for, whether built or read.
+#include "runtime/plan/plan.h"
+#include <string.h>
+
+const PlanEntry *plan_entry(const Plan *plan, const char *name) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (strcmp(plan->entries.items[i].name, name) == 0) return &plan->entries.items[i];
+    return NULL;
+}
+
+bool plan_has(const Plan *plan, const PlanEntry *entry) {
+    for (int i = 0; i < plan->entries.count; i++)
+        if (&plan->entries.items[i] == entry) return true;
+    return false;
+}
+
+bool plan_has_costs(const Plan *plan) {
+    VEC_EACH (const PlanEntry, entry, &plan->entries)
+        VEC_EACH (const PlanVariant, v, &entry->variants)
+            if (v->cost) return true;
+    return false;
+}
+
+const char *plan_condition_text(Arena *arena, const PlanCondition *condition) {
+    StrBuf text;
+    sb_init(&text, arena);
+    for (int i = 0; i < condition->terms.count; i++)
+        sb_printf(&text, "%s%s", i ? " && " : "", condition->terms.items[i].text);
+    return sb_text(&text);
+}
+
+// ---- variants with the same parameters ----
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {
+    for (int i = 0; i < count; i++)
+        if (a[i].expr != b[i].expr || strcmp(a[i].text, b[i].text) != 0) return false;
+    return true;
+}
+
+static bool same_param(const PlanParam *a, const PlanParam *b) {
+    if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->is_tensor != b->is_tensor) return false;
+    if (a->mode != b->mode || !same_text(a->alias, b->alias) || !same_text(a->layout, b->layout)) return false;
+    if (a->rank != b->rank || !a->strides != !b->strides) return false;
+    return same_exprs(a->rank, a->shape, b->shape) && (!a->strides || same_exprs(a->rank, a->strides, b->strides));
+}
+
+static bool same_names(const PlanVariant *a, const PlanVariant *b) {
+    if (a->params.count != b->params.count || a->dims.count != b->dims.count) return false;
+    for (int i = 0; i < a->params.count && a->params.items != b->params.items; i++)
+        if (!same_param(&a->params.items[i], &b->params.items[i])) return false;
+    for (int i = 0; i < a->dims.count; i++)
+        if (strcmp(a->dims.items[i], b->dims.items[i]) != 0) return false;
+    return true;
+}
+
+void plan_set_names(PlanEntry *entry) {
+    for (int i = 0; i < entry->variants.count; i++) {
+        PlanVariant *v = &entry->variants.items[i];
+        bool same = i > 0 && same_names(&entry->variants.items[i - 1], v);
+        v->names = same ? entry->variants.items[i - 1].names : i;
+    }
+}

@@ -1,0 +1,110 @@
+// The clocks of a launch. One evaluator, on numbers alone: the tile search, the emulator and tilec_launch call it, and
+// --emit=launcher writes this file into each launcher (so it is C99 and C++11, and includes nothing of the project).
+//
+// In: the extents of a problem (of a product M, N, 1 and K) and a row of coefficients, which passes/cost/ makes from a
+// kernel and a target. Out: clocks of a multiprocessor from the first CTA to the last, by which variants are compared.
+//
+//     rows x columns x copies tiles, each of `depth` steps, are dealt in waves to the multiprocessors (or to clusters):
+//
+//     waves * steps * step + tail        the tails of all tiles but the last overlap the main loop of other tiles (hidden)
+//     waves * (steps * step + tail)      they do not
+//     tiles * (steps * step + tail) / multiprocessors     tiles have unequal work, which is balanced
+//
+// With split-K several CTAs share the steps of a tile: those of a cluster (`split`), or as many as leave each
+// `slice_steps`, in two launches with a workspace between them. Then the loads of all tiles are a limit, too.
+#pragma once
+#include <stdint.h>
+
+enum { COST_ROWS, COST_COLUMNS, COST_COPIES, COST_DEPTH, COST_EXTENTS };
+enum { COST_FEW_READERS = 2 };   // CTAs that read a tile; with more, most of it comes from the L2 cache
+
+// TERM(name, meaning). Rates are in 2^-20 clocks. 0 is no such cost.
+#define COST_TERMS(TERM)                                                                                               \
+    TERM(tile_rows, "rows of a tile")                                                                                  \
+    TERM(tile_columns, "columns of a tile")                                                                            \
+    TERM(tile_depth, "depth of a step")                                                                                \
+    TERM(step, "clocks of a step")                                                                                     \
+    TERM(stream, "clocks of a step where at most two CTAs read a tile; 0: their number is not known")                  \
+    TERM(tail, "clocks of a tile after its steps")                                                                     \
+    TERM(hidden, "1: the tail overlaps the steps of another tile")                                                     \
+    TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
+    TERM(uneven, "the share of a tile, in 1/1024, by which balanced multiprocessors differ at the end")                \
+    TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
+    TERM(stray, "of clusters of more than two CTAs, one in so many finds no place")                                    \
+    TERM(load, "rate of a tile's loads, for each step")                                                                \
+    TERM(padding, "rate of a row or column beyond the end, for each step")                                             \
+    TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
+    TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
+    TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
+    TERM(launch, "the same: clocks of the second launch")
+
+#define COST_FIELD(name, meaning) int64_t name;
+typedef struct LaunchCost {
+    COST_TERMS(COST_FIELD)
+} LaunchCost;
+#undef COST_FIELD
+
+// Larger than any clocks; of a variant that was asked and does not serve.
+#define COST_NEVER 1e300
+#define COST_ASKED 2e300
+
+// The first of the least.
+static inline int cost_least(const double *clocks, int count) {
+    int least = 0, i;
+    for (i = 1; i < count; i++)
+        if (clocks[i] < clocks[least]) least = i;
+    return least;
+}
+
+static inline int64_t cost_count(int64_t extent, int64_t tile) {
+    return extent <= 0 ? 0 : tile > 1 ? (extent - 1) / tile + 1 : extent;
+}
+
+static inline double cost_larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+static inline double cost_ceil(double value) {
+    return value < 4e15 && (double)(int64_t)value < value ? (double)((int64_t)value + 1) : value;
+}
+
+// CTAs that share the steps of a tile.
+static inline double cost_splits(const LaunchCost *c, double tiles, int64_t steps, int64_t multiprocessors) {
+    double room = tiles > 1 ? (double)multiprocessors / tiles : (double)multiprocessors, most;
+    if (c->slice_steps <= 0) return c->split > 1 ? (double)c->split : 1;
+    most = (double)(steps / c->slice_steps);
+    room = room < 4e15 ? (double)(int64_t)room : room;
+    return cost_larger(room < most ? room : most, 1);
+}
+
+// Tiles that are computed at a time.
+static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
+    int64_t clusters = c->split > 1 && c->slice_steps <= 0 ? multiprocessors / c->split : multiprocessors;
+    if (c->split > 2 && c->stray > 0) clusters -= clusters / c->stray;
+    return clusters > 1 ? (double)clusters : 1;
+}
+
+static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST_EXTENTS], int64_t multiprocessors) {
+    const double unit = 1.0 / (1 << 20);
+    int64_t row_tiles = cost_count(extents[COST_ROWS], c->tile_rows),
+            steps = cost_count(extents[COST_DEPTH], c->tile_depth);
+    int64_t column_tiles = cost_count(extents[COST_COLUMNS], c->tile_columns);
+    int64_t readers = row_tiles < column_tiles ? row_tiles : column_tiles;
+    int few = c->stream > 0 && readers <= COST_FEW_READERS, by_workspace = c->slice_steps > 0;
+    double rows = (double)row_tiles * (double)c->tile_rows, columns = (double)column_tiles * (double)c->tile_columns;
+    double tiles = (double)row_tiles * (double)column_tiles * (double)extents[COST_COPIES];
+    double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
+    double step = few && c->stream > c->step ? (double)c->stream : (double)c->step;
+    double loop = cost_ceil((double)steps / splits) * step, point = loop + (double)c->tail;
+    double waves = cost_ceil(tiles * (by_workspace ? splits : 1) / places), moved = 0, clocks;
+    if (c->balanced) return cost_larger(tiles * point / places + point * (double)c->uneven / 1024, point);
+    if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * unit;
+    if (by_workspace) moved = (rows + columns) * (double)steps * (double)c->read * unit;
+    clocks = cost_larger(waves * loop, moved) + (c->hidden ? 1 : waves) * (double)c->tail + (double)c->launch;
+    if (few || by_workspace) {
+        double beyond = (rows - (double)extents[COST_ROWS]) * (double)column_tiles +
+                        (columns - (double)extents[COST_COLUMNS]) * (double)row_tiles;
+        clocks += beyond * (double)steps * (double)c->padding * unit;
+    }
+    return clocks + splits * rows * columns * (double)c->sum * unit;
+}
