@@ -73,7 +73,7 @@ endforeach()
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tilec)
 configure_package_config_file(cmake/TilecConfig.cmake.in TilecConfig.cmake INSTALL_DESTINATION ${package_dir}
-                              PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
+                              PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 file(RELATIVE_PATH TILEC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})   # multiarch: three up
 set(TILEC_PC_NAME tilec)
@@ -84,6 +84,6 @@ set(TILEC_PC_DESCRIPTION "launches GPU kernels compiled by tilec")
 configure_file(cmake/tilec.pc.in tilec-launch.pc @ONLY)
 
 install(DIRECTORY include/tilec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TilecConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfigVersion.cmake
+install(FILES cmake/TilecKernel.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfigVersion.cmake
         DESTINATION ${package_dir})
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc ${CMAKE_CURRENT_BINARY_DIR}/tilec-launch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

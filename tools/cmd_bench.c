@@ -1,5 +1,4 @@
 // tilec bench: measures the device time of a kernel or program for given shapes.
-#include "support/json.h"
 #include "tools/bench.h"
 #include "tools/bench_flags.h"
 
@@ -12,21 +11,9 @@ typedef struct Report {
     bool warm;
 } Report;
 
-static void print_shape(const Tensor *tensor, StrBuf *out) {
-    for (int d = 0; d < tensor->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)tensor->shape[d]);
-}
-
 static void print_text(const Report *r, StrBuf *out) {
-    const Func *func = r->subject->func;
-    sb_printf(out, "%s (", func->name);
-    for (int i = 0, shown = 0; i < func->params.count; i++) {
-        if (!r->subject->args[i].tensor) continue;
-        Tensor tensor = run_tensor(&r->subject->args[i]);
-        sb_printf(out, "%s%s: %s[", shown++ ? ", " : "", func->params.items[i].buf->name, type_text(tensor.type));
-        print_shape(&tensor, out);
-        sb_char(out, ']');
-    }
-    sb_printf(out, ") on %s, %s L2 cache\n", r->device, r->warm ? "warm" : "cold");
+    subject_print(r->subject, out);
+    sb_printf(out, " on %s, %s L2 cache\n", r->device, r->warm ? "warm" : "cold");
     sb_printf(out, "  %.2f us  [%.2f, %.2f]  %.1f GB/s", r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6,
               r->bytes / r->time.median * 1e-9);
     if (r->flops > 0) sb_printf(out, "  %.1f TFLOP/s", r->flops / r->time.median * 1e-12);
@@ -36,24 +23,10 @@ static void print_text(const Report *r, StrBuf *out) {
 }
 
 static void print_json(const Report *r, StrBuf *out) {
-    const Func *func = r->subject->func;
-    sb_str(out, "{\"name\": ");
-    json_quote(out, func->name);
-    sb_str(out, ", \"device\": ");
-    json_quote(out, r->device);
-    sb_str(out, ", \"tensors\": {");
-    for (int i = 0, shown = 0; i < func->params.count; i++) {
-        if (!r->subject->args[i].tensor) continue;
-        Tensor tensor = run_tensor(&r->subject->args[i]);
-        sb_str(out, shown++ ? ", " : "");
-        json_quote(out, func->params.items[i].buf->name);
-        sb_str(out, ": [");
-        print_shape(&tensor, out);
-        sb_char(out, ']');
-    }
+    subject_json(r->subject, r->device, out);
     sb_printf(
         out,
-        "}, \"cache\": \"%s\", \"samples\": %d, \"launches\": %d, \"graph\": %s, \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f",
+        ", \"cache\": \"%s\", \"samples\": %d, \"launches\": %d, \"graph\": %s, \"us\": %.4f, \"us_low\": %.4f, \"us_high\": %.4f",
         r->warm ? "warm" : "cold", r->time.samples, r->time.launches, r->time.graph ? "true" : "false",
         r->time.median * 1e6, r->time.low * 1e6, r->time.high * 1e6);
     sb_printf(out, ", \"gb_per_s\": %.3f", r->bytes / r->time.median * 1e-9);

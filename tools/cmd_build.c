@@ -1,11 +1,13 @@
-// tilec build: compiles a file to the kinds of output that --emit names, for one or several targets.
+// tilec build: compiles files to the kinds of output that --emit names, for one or several targets.
 #include "runtime/compile/compile.h"
 #include "runtime/compile/layouts.h"
 #include "runtime/launcher/launcher.h"
+#include "support/map.h"
 #include "tools/ask.h"
 #include "tools/pass_flags.h"
 #include "tools/tool.h"
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct Kind {
@@ -34,8 +36,10 @@ typedef struct Build {
     unsigned emit;   // bit per KindId
     int emit_count;
     const char *output;   // NULL: not given
-    bool many_targets;
+    bool in_folder;       // `output` is a folder
+    bool many_targets, many_files;
     const char *path, *stem;
+    FileNames read, written;   // by this file, for -MD
     int *code;
 } Build;
 
@@ -79,15 +83,16 @@ static bool choose_kinds(Build *b) {
 }
 
 // The path of an output. A single output goes to -o, or without -o to standard output (but the default cubin to a
-// file). Several outputs are named STEM[.TARGET].EXTENSION.
+// file). Several outputs, and those in a folder, are named STEM[.TARGET].EXTENSION.
 static const char *path_for(Build *b, KindId kind) {
     Arena *arena = b->tool->arena;
-    bool one = b->emit_count == 1 && !b->many_targets;
+    bool one = b->emit_count == 1 && !b->many_targets && !b->in_folder && !b->many_files;
     if (one && b->output) return b->output;
     if (one && option_given(&b->tool->options, OPTION_EMIT)) return "-";
-    const char *base = b->output ? b->output : b->stem, *target = b->options.target->name;
+    const char *named = b->in_folder ? NULL : b->output, *target = b->options.target->name;
+    const char *base = b->in_folder ? arena_printf(arena, "%s/%s", b->output, b->stem) : named ? named : b->stem;
     const char *dot = strrchr(base, '.'), *slash = strrchr(base, '/');
-    int length = b->output && dot && (!slash || dot > slash) ? (int)(dot - base) : (int)strlen(base);
+    int length = named && dot && (!slash || dot > slash) ? (int)(dot - base) : (int)strlen(base);
     return arena_printf(arena, "%.*s%s%s%s", length, base, b->many_targets ? "." : "", b->many_targets ? target : "",
                         kinds[kind].extension);
 }
@@ -127,7 +132,8 @@ static void comment_entry(const PlanEntry *entry, StrBuf *out) {
 }
 
 // A C header with the cubin as an array, for programs that embed it.
-static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin, size_t size, StrBuf *out) {
+static void emit_header(const Build *b, const Plan *plan, const uint8_t *cubin, size_t size, StrBuf *out) {
+    const char *name = b->many_targets ? arena_printf(out->arena, "%s_%s", b->stem, plan->target) : b->stem;
     const char *c = launcher_c_name(out->arena, name);
     sb_printf(out,
               "// Made by tilec %s for %s. Open it with tilec_artefact_open(context, %s_cubin, %s_cubin_size, ...):\n",
@@ -139,6 +145,11 @@ static void emit_header(const Plan *plan, const char *name, const uint8_t *cubin
     sb_str(out, "\n};\n");
 }
 
+static bool write_output(Build *b, const char *path, const StrBuf *text) {
+    vec_push(b->tool->arena, &b->written, path);
+    return tool_write(b->tool, path, text);
+}
+
 // The .c goes to `path`, the .h next to it; both are named after it.
 static bool make_launcher(Build *b, Arena *arena, const Products *p, StrBuf *text) {
     const char *path = path_for(b, LAUNCHER), *stem = path_stem(arena, path);
@@ -148,7 +159,7 @@ static bool make_launcher(Build *b, Arena *arena, const Products *p, StrBuf *tex
     sb_init(&header, arena);
     launcher_header(p->plan, stem, &header);
     return launcher_source(b->tool->sink, p->plan, stem, p->cubin, p->cubin_size, text) &&
-           tool_write(b->tool, arena_printf(arena, "%.*sh", (int)strlen(path) - 1, path), &header);
+           write_output(b, arena_printf(arena, "%.*sh", (int)strlen(path) - 1, path), &header);
 }
 
 static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf *text) {
@@ -159,7 +170,7 @@ static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf 
     case CUBIN: sb_bytes(text, p->cubin, p->cubin_size); break;
     case SASS: return disassemble(arena, b->tool->failure, b->tool->sink, p->cubin, p->cubin_size, text);
     case MANIFEST: sb_str(text, p->manifest); break;
-    case HEADER: emit_header(p->plan, b->stem, p->cubin, p->cubin_size, text); break;
+    case HEADER: emit_header(b, p->plan, p->cubin, p->cubin_size, text); break;
     case LAUNCHER: return make_launcher(b, arena, p, text);
     case LAYOUTS: return make_layouts(b, arena, text);
     case KINDS: break;
@@ -176,7 +187,42 @@ static bool write_products(Build *b, Arena *arena, const Products *products) {
         const char *path = path_for(b, (KindId)i);
         if (i == CUBIN && strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
             return tool_usage(b->tool, "a cubin is not for the terminal: give -o");
-        if (!tool_write(b->tool, path, &text)) return false;
+        if (!write_output(b, path, &text)) return false;
+    }
+    return true;
+}
+
+// ---- -MD ----
+
+static void depfile_name(StrBuf *out, const char *path) {
+    for (; *path; path++) {
+        if (*path == ' ' || *path == '#') sb_char(out, '\\');
+        if (*path == '$') sb_char(out, '$');
+        sb_char(out, *path);
+    }
+}
+
+static bool write_rule(Build *b, const char *path, const char *output) {
+    StrBuf text;
+    sb_init(&text, b->tool->arena);
+    depfile_name(&text, output);
+    sb_char(&text, ':');
+    VEC_EACH_PTR (const char, file, &b->read) {
+        sb_str(&text, " \\\n  ");
+        depfile_name(&text, file);
+    }
+    sb_char(&text, '\n');
+    return tool_write(b->tool, path, &text);
+}
+
+// What was read is the same for all outputs of a file.
+static bool write_depfiles(Build *b) {
+    const char *given = option_text(&b->tool->options, OPTION_DEPFILE, NULL);
+    if (!given && !option_given(&b->tool->options, OPTION_DEPENDENCIES)) return true;
+    VEC_EACH_PTR (const char, output, &b->written) {
+        if (strcmp(output, "-") == 0) return tool_usage(b->tool, "-MD and --depfile need an output with a name");
+        if (!write_rule(b, given ? given : arena_printf(b->tool->arena, "%s.d", output), output)) return false;
+        if (given) return true;
     }
     return true;
 }
@@ -228,6 +274,7 @@ static bool build_inside(Build *b, const Target **targets) {
         b->options.target = b->loader.target = targets[i];
         if (!arena_scope(tool->failure, build_target, b)) return false;
     }
+    for (int i = 0; i < b->loader.imports.count; i++) vec_push(tool->arena, &b->read, b->loader.imports.items[i].path);
     return true;
 }
 
@@ -257,21 +304,60 @@ static bool build_products(Build *b, const Target **targets) {
         bool ok = ask(tool, &asked);
         if (!ok) *b->code = (int)asked.reply.status;
         ok = ok && write_reply(b, tool->arena, &asked.reply);
+        for (int64_t k = 0; ok && i == 0 && k < asked.reply.import_count; k++)
+            vec_push(tool->arena, &b->read, arena_strdup(tool->arena, asked.reply.imports[k].path));
         ask_end(&asked);
         if (!ok) return false;
     }
     return true;
 }
 
+static bool build_file(Build *b, const char *path, const Target **targets) {
+    bool named;
+    const char *record = tool_record_path(b->tool, path, &named);
+    b->path = path;
+    b->stem = path_stem(b->tool->arena, path);
+    b->read = b->written = (FileNames){0};
+    vec_push(b->tool->arena, &b->read, path);
+    if (record && access(record, R_OK) == 0) vec_push(b->tool->arena, &b->read, record);
+    return (wants_products(b) ? build_products(b, targets) : build_inside(b, targets)) && write_depfiles(b);
+}
+
+// Each file has outputs of its own.
+static bool check_files(Build *b) {
+    const Options *o = &b->tool->options;
+    StrMap *stems = strmap_new(b->tool->arena);
+    if (o->operands.count == 0) return tool_usage(b->tool, "no input file was given");
+    if (o->operands.count == 1) return true;
+    if (b->output && !b->in_folder) return tool_usage(b->tool, "with several files -o is a folder: `-o FOLDER/`");
+    if (option_given(o, OPTION_DEPFILE)) return tool_usage(b->tool, "--depfile is for one file, -MD for several");
+    VEC_EACH_PTR (const char, file, &o->operands) {
+        const char *stem = path_stem(b->tool->arena, file), *other = strmap_get(stems, stem);
+        if (other) return tool_usage(b->tool, "%s and %s would have the same outputs", other, file);
+        strmap_put(stems, stem, (void *)file);
+    }
+    return true;
+}
+
+static bool choose_output(Build *b) {
+    struct stat info;
+    b->output = option_text(&b->tool->options, OPTION_OUTPUT, NULL);
+    size_t length = b->output ? strlen(b->output) : 0;
+    bool slash = length > 1 && b->output[length - 1] == '/';
+    b->in_folder = slash || (b->output && stat(b->output, &info) == 0 && S_ISDIR(info.st_mode));
+    if (slash) b->output = arena_strndup(b->tool->arena, b->output, length - 1);
+    b->many_files = b->tool->options.operands.count > 1;
+    return !b->in_folder || folder_make(b->tool->sink, b->output);
+}
+
 bool command_build(Tool *tool, int *code) {
-    const char *path = tool_file(tool);
-    Build b = {.tool = tool, .path = path, .code = code};
-    const Target **targets = path ? tool_targets(tool, "sm_90a") : NULL;
+    Build b = {.tool = tool, .code = code};
+    const Target **targets = tool_targets(tool, "sm_90a");
     int64_t optimize = 1;
-    b.output = option_text(&tool->options, OPTION_OUTPUT, NULL);
-    if (!targets || !choose_kinds(&b)) return false;
+    if (!targets || option_choice(&tool->options, tool->sink, OPTION_DEPENDENCIES, 0) < 0 || !choose_output(&b) ||
+        !check_files(&b) || !choose_kinds(&b))
+        return false;
     b.many_targets = targets[1] != NULL;
-    b.stem = path_stem(tool->arena, path);
     b.options = compile_options(NULL);
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
@@ -282,5 +368,7 @@ bool command_build(Tool *tool, int *code) {
     b.options.upto = UPTO_PASSES;
     for (int i = 0; i < KINDS; i++)
         if ((b.emit >> i & 1) && kinds[i].upto > b.options.upto) b.options.upto = kinds[i].upto;
-    return wants_products(&b) ? build_products(&b, targets) : build_inside(&b, targets);
+    VEC_EACH_PTR (const char, file, &tool->options.operands)
+        if (!build_file(&b, file, targets)) return false;
+    return true;
 }

@@ -3,22 +3,23 @@
 #include "tools/tool.h"
 #include <string.h>
 
-static void print_counts(const CacheStore *store, const StoreCounts *counts) {
-    printf("folder   %s\nentries  %lld\nsize     %.1f of at most %.0f MiB\n", store->folder, (long long)counts->entries,
-           (double)counts->bytes / (1 << 20), (double)store->limit / (1 << 20));
+static bool print_counts(Tool *tool, const CacheStore *store, const StoreCounts *counts, bool verified) {
+    StrBuf out;
+    sb_init(&out, tool->arena);
+    sb_printf(&out, "folder   %s\nentries  %lld\nsize     %.1f of at most %.0f MiB\n", store->folder,
+              (long long)counts->entries, (double)counts->bytes / (1 << 20), (double)store->limit / (1 << 20));
+    if (verified) sb_printf(&out, "damaged  %lld, deleted\n", (long long)counts->broken);
+    return tool_pairs(tool, &out);
 }
 
 static bool stat_cache(Tool *tool, const CacheStore *store) {
     StoreCounts counts = store_count(tool->arena, store);
-    print_counts(store, &counts);
-    return true;
+    return print_counts(tool, store, &counts, false);
 }
 
 static bool verify_cache(Tool *tool, const CacheStore *store) {
     StoreCounts counts = store_verify(tool->arena, store);
-    print_counts(store, &counts);
-    printf("damaged  %lld, deleted\n", (long long)counts.broken);
-    return true;
+    return print_counts(tool, store, &counts, true);
 }
 
 static bool clear_cache(Tool *tool, const CacheStore *store) {

@@ -2,24 +2,46 @@
 #include "runtime/api/info.h"
 #include "runtime/api/status.h"
 #include "runtime/editor/editor.h"
+#include "support/json.h"
 #include "tools/tool.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
 #include "runtime/compile/compile.h"
 #endif
 
+static void target_text(const Target *t) {
+    printf("%-9s %-40s %5lld KB %8d %7d ", t->name, t->summary, (long long)(t->shared_block / 1024), t->max_threads,
+           t->registers_thread);
+    for (int f = 1; f < FEATURE_COUNT; f++)
+        if (target_has(t, (Feature)f)) printf(" %s", feature_text((Feature)f));
+    printf("\n");
+}
+
+static void target_json(Tool *tool, const Target *t) {
+    StrBuf out;
+    sb_init(&out, tool->arena);
+    sb_str(&out, "{\"name\": ");
+    json_quote(&out, t->name);
+    sb_str(&out, ", \"devices\": ");
+    json_quote(&out, t->summary);
+    sb_printf(&out, ", \"shared_bytes\": %lld, \"threads\": %d, \"registers\": %d, \"features\": [",
+              (long long)t->shared_block, t->max_threads, t->registers_thread);
+    for (int f = 1, shown = 0; f < FEATURE_COUNT; f++) {
+        if (!target_has(t, (Feature)f)) continue;
+        sb_str(&out, shown++ ? ", " : "");
+        json_quote(&out, feature_text((Feature)f));
+    }
+    printf("%s]}\n", sb_text(&out));
+}
+
 bool command_targets(Tool *tool, int *code) {
-    (void)tool;
     (void)code;
     const Target *t;
-    printf("%-9s %-40s %8s %8s %7s  %s\n", "target", "devices", "shared", "threads", "regs", "features");
-    for (int i = 0; (t = target_at(i)); i++) {
-        printf("%-9s %-40s %5lld KB %8d %7d ", t->name, t->summary, (long long)(t->shared_block / 1024), t->max_threads,
-               t->registers_thread);
-        for (int f = 1; f < FEATURE_COUNT; f++)
-            if (target_has(t, (Feature)f)) printf(" %s", feature_text((Feature)f));
-        printf("\n");
-    }
+    bool json = option_given(&tool->options, OPTION_JSON);
+    if (!json) printf("%-9s %-40s %8s %8s %7s  %s\n", "target", "devices", "shared", "threads", "regs", "features");
+    for (int i = 0; (t = target_at(i)); i++)
+        if (json) target_json(tool, t);
+        else target_text(t);
     return true;
 }
 
@@ -69,6 +91,5 @@ bool command_doctor(Tool *tool, int *code) {
     report_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
 #endif
     info_device(tool->arena, &text);
-    fputs(sb_text(&text), stdout);
-    return true;
+    return tool_pairs(tool, &text);
 }

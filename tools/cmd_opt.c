@@ -35,6 +35,6 @@ bool command_passes(Tool *tool, int *code) {
     (void)code;
     StrBuf text;
     sb_init(&text, tool->arena);
-    report_passes(&text);
+    report_passes(option_given(&tool->options, OPTION_JSON), &text);
     return tool_write(tool, "-", &text);
 }

@@ -2,6 +2,20 @@
 #include "runtime/device/device.h"
 #include "tools/subject.h"
 
+// What was done, as a line or an object.
+static bool tell(const Subject *s, const char *where, const char *text, const char *json) {
+    StrBuf out;
+    sb_init(&out, s->tool->arena);
+    if (option_given(&s->tool->options, OPTION_JSON)) {
+        subject_json(s, where, &out);
+        sb_printf(&out, ", %s}\n", json);
+    } else {
+        subject_print(s, &out);
+        sb_printf(&out, " on %s: %s\n", where, text);
+    }
+    return tool_write(s->tool, "-", &out);
+}
+
 static bool run_emulated(Subject *s) {
     EmuOptions options = {.seed = (uint64_t)s->seed, .races = true, .target = s->loader.target};
     if (!tool_max_steps(s->tool, &options.max_steps)) return false;
@@ -9,11 +23,18 @@ static bool run_emulated(Subject *s) {
     int count = func_argument_count(s->func);
     const Func *func = emulate_choose(s->module, s->func->name, count, s->args);
     if (!func || !emulate_func(s->module, func, count, s->args, &options, &report)) return false;
-    if (option_given(&s->tool->options, OPTION_VERBOSE))
-        fprintf(stderr, "CTAs %lld, barriers %lld, shared accesses %lld with %lld conflicts, %.3f s\n",
-                (long long)report.blocks, (long long)report.barriers, (long long)report.shared_accesses,
-                (long long)report.conflicts, report.seconds);
-    return true;
+    long long blocks = report.blocks, barriers = report.barriers, accesses = report.shared_accesses;
+    long long conflicts = report.conflicts;
+    Arena *arena = s->tool->arena;
+    const char *more =
+        arena_printf(arena, ", %lld barriers, %lld shared accesses with %lld conflicts", barriers, accesses, conflicts);
+    bool verbose = option_given(&s->tool->options, OPTION_VERBOSE);
+    return tell(s, "the emulator",
+                arena_printf(arena, "%lld CTAs%s, %.3f s", blocks, verbose ? more : "", report.seconds),
+                arena_printf(arena,
+                             "\"ctas\": %lld, \"barriers\": %lld, \"shared_accesses\": %lld, \"conflicts\": %lld, "
+                             "\"seconds\": %.3f",
+                             blocks, barriers, accesses, conflicts, report.seconds));
 }
 
 static bool run_on_device(Subject *s, int64_t repeat) {
@@ -33,11 +54,11 @@ static bool run_on_device(Subject *s, int64_t repeat) {
         ok = device_run(tool->arena, tool->sink, &run, func_argument_count(s->func), s->args);
         if (i == 0 || run.seconds < best) best = run.seconds;
     }
+    const char *device = device_module_device_name(tool->arena, &loaded);
     device_module_close(&loaded);
     if (ok && run.outside) return tool_usage(tool, "%s", run.outside);
-    if (ok && (repeat > 1 || option_given(&tool->options, OPTION_VERBOSE)))
-        fprintf(stderr, "%s: %.3f us on the device (shortest of %lld)\n", s->func->name, best * 1e6, (long long)repeat);
-    return ok;
+    return ok && tell(s, device, arena_printf(tool->arena, "%.3f us (shortest of %lld)", best * 1e6, (long long)repeat),
+                      arena_printf(tool->arena, "\"us\": %.4f, \"runs\": %lld", best * 1e6, (long long)repeat));
 }
 
 static bool save_outputs(Subject *s) {
@@ -54,6 +75,7 @@ static bool save_outputs(Subject *s) {
         }
         Tensor tensor = run_tensor(&s->args[index]);
         if (!npy_write(tool->arena, tool->sink, save.value, &tensor)) return false;
+        if (!option_given(&tool->options, OPTION_JSON)) printf("%s written to %s\n", save.name, save.value);
     }
     return true;
 }

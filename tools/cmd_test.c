@@ -1,10 +1,11 @@
 // tilec test: runs the tests of files, on the emulator (after the passes) or on the device.
 #include "runtime/api/info.h"
-#include "tools/test_runner.h"
+#include "tools/test_jobs.h"
 #include "tools/tool.h"
 #include <string.h>
 #ifndef TILEC_NO_CODEGEN
 #include "runtime/compile/compile.h"
+#include "tools/ask.h"
 #include "tools/pass_flags.h"
 #endif
 
@@ -13,6 +14,8 @@ typedef struct TestRun {
     Loader loader;
     const char *path;
     TestOptions options;
+    TestCounts counts;
+    TestOutcomes outcomes;
     const char *prepare, *prepared;   // folders
 #ifndef TILEC_NO_CODEGEN
     CompileOptions compile;
@@ -66,33 +69,64 @@ static bool lower(void *user, Module *module, EmuReferenceCache **reference_cach
     return none || run_pipeline(module, &options);
 }
 
-static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice, Compiled *out) {
+// What a launch needs of a choice, from the compile cache where it has it.
+typedef struct Code {
+    const char *manifest;
+    const void *cubin;
+    size_t size;
+} Code;
+
+static bool compile_inside(TestRun *run, Arena *arena, const TestChoice *choice, Code *out) {
     CompileOptions options = run->compile;
+    Compiled compiled;
     options.repro = repro_base(run->tool, run->path);
     options.defines = choice->defines;
     options.define_count = choice->define_count;
-    return compile(&run->loader, arena, &options, out);
+    if (!compile(&run->loader, arena, &options, &compiled)) return false;
+    *out = (Code){compiled.manifest, compiled.packed, compiled.packed_size};
+    return true;
+}
+
+static bool compile_or_find(TestRun *run, Arena *arena, const TestChoice *choice, Code *out) {
+    Ask asked;
+    if (!ask_open(run->tool, run->path, run->loader.target, &asked)) return false;
+    TilecDefine *defines = NEW_ARRAY(arena, TilecDefine, choice->define_count + 1);
+    for (int i = 0; i < choice->define_count; i++)
+        defines[i] = (TilecDefine){choice->defines[i].name, choice->defines[i].value};
+    asked.request.defines = defines;
+    asked.request.define_count = choice->define_count;
+    bool ok = ask(run->tool, &asked);
+    if (ok)
+        *out = (Code){arena_strdup(arena, asked.reply.manifest),
+                      arena_copy(arena, asked.reply.cubin, asked.reply.cubin_size), asked.reply.cubin_size};
+    ask_end(&asked);
+    return ok;
+}
+
+static bool compile_choice(TestRun *run, Arena *arena, const TestChoice *choice, Code *out) {
+    return options_look_inside(&run->tool->options) ? compile_inside(run, arena, choice, out)
+                                                    : compile_or_find(run, arena, choice, out);
 }
 
 static bool get_artefact(void *user, Loader *loader, Arena *arena, const TestChoice *choice, const Plan **plan,
                          const void **cubin) {
     TestRun *run = user;
-    Compiled compiled;
+    Code code;
     (void)loader;
     if (run->prepared) return read_compiled(run, arena, choice, plan, cubin);
-    if (!compile_choice(run, arena, choice, &compiled)) return false;
-    *cubin = compiled.packed;
-    *plan = plan_read(arena, run->tool->failure, run->tool->sink, compiled.manifest, strlen(compiled.manifest));
+    if (!compile_choice(run, arena, choice, &code)) return false;
+    *cubin = code.cubin;
+    *plan = plan_read(arena, run->tool->failure, run->tool->sink, code.manifest, strlen(code.manifest));
     return *plan != NULL;
 }
 
 static bool compile_only_choice(void *user, const TestChoice *choice) {
     TestRun *run = user;
-    Compiled compiled;
+    Code code;
     Arena *arena = run->tool->arena;
-    return compile_choice(run, arena, choice, &compiled) &&
+    return compile_choice(run, arena, choice, &code) &&
            file_write(arena, run->tool->sink, test_compiled_path(arena, run->prepare, run->path, choice->index),
-                      compiled.packed, compiled.packed_size);
+                      code.cubin, code.size);
 }
 
 static bool prepare(TestRun *run) {
@@ -123,40 +157,94 @@ static const Target *choose_target(Tool *tool, bool on_gpu) {
     return device ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80");
 }
 
-static bool test_one(TestRun *run, const char *path, TestCounts *counts) {
+static bool test_path(void *user, const char *path) {
+    TestRun *run = user;
     run->path = path;
     run->loader = tool_loader(run->tool, run->loader.target);
     if (!loader_open(&run->loader, path)) return false;
-    return run->prepare ? prepare(run) : test_file(&run->loader, &run->options, counts);
+    return run->prepare ? prepare(run) : test_file(&run->loader, path, &run->options, &run->counts);
+}
+
+static bool test_here(TestRun *run, const FileNames *files) {
+    bool ok = true;
+    VEC_EACH_PTR (const char, file, files) {
+        ok = test_path(run, file) && ok;
+        tool_show(run->tool);
+    }
+    return ok;
+}
+
+static bool test_there(TestRun *run, const FileNames *files, int jobs, int *code) {
+    TestJobs all = {
+        .tool = run->tool, .files = files, .count = jobs, .test = test_path, .user = run, .outcomes = &run->outcomes};
+    bool ok = test_in_processes(&all);
+    VEC_EACH (TestOutcome, outcome, &run->outcomes) {
+        run->counts.passed += outcome->passed;
+        run->counts.failed += !outcome->passed;
+    }
+    *code = all.status;
+    return ok && all.status == 0;
+}
+
+static void print_counts(const TestRun *run) {
+    printf(run->options.json ? "{\"passed\": %d, \"failed\": %d}\n" : "%d passed, %d failed\n", run->counts.passed,
+           run->counts.failed);
+}
+
+static bool write_junit(TestRun *run) {
+    const char *path = option_text(&run->tool->options, OPTION_JUNIT, NULL);
+    StrBuf text;
+    if (!path) return true;
+    sb_init(&text, run->tool->arena);
+    junit_write(&run->outcomes, &text);
+    return tool_write(run->tool, path, &text);
+}
+
+// The operands, and the files of those that are folders.
+static bool list_files(Tool *tool, FileNames *out) {
+    if (tool->options.operands.count == 0) return tool_usage(tool, "no input file was given");
+    VEC_EACH_PTR (const char, path, &tool->options.operands) {
+        if (strcmp(path, "-") == 0) vec_push(tool->arena, out, path);
+        else if (!files_named(tool->arena, tool->sink, path, ".tile", out)) return false;
+    }
+    return true;
+}
+
+static bool read_options(TestRun *run, int64_t *jobs) {
+    Tool *tool = run->tool;
+    const Options *o = &tool->options;
+    int on = option_choice(o, tool->sink, OPTION_DEVICE, 0);
+    int64_t seed = 1, max_steps;
+    if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed) ||
+        !tool_max_steps(tool, &max_steps) || !option_number(o, tool->sink, OPTION_JOBS, 1, 1024, jobs))
+        return false;
+    run->prepare = option_text(o, OPTION_COMPILE_ONLY, NULL);
+    run->prepared = option_text(o, OPTION_COMPILED, NULL);
+    run->options = (TestOptions){.on_gpu = on == 1,
+                                 .seed = (uint64_t)seed,
+                                 .max_steps = max_steps,
+                                 .only = option_text(o, OPTION_ONLY, NULL),
+                                 .hooks = {lower, get_artefact, run},
+                                 .verbose = option_given(o, OPTION_VERBOSE),
+                                 .no_guards = option_given(o, OPTION_NO_GUARDS),
+                                 .out = stdout,
+                                 .json = option_given(o, OPTION_JSON),
+                                 .outcomes = &run->outcomes};
+    return true;
 }
 
 bool command_test(Tool *tool, int *code) {
     TestRun run = {.tool = tool};
-    const Options *o = &tool->options;
-    int on = option_choice(o, tool->sink, OPTION_DEVICE, 0);
-    int64_t seed = 1;
-    if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed)) return false;
-    int64_t max_steps;
-    if (!tool_max_steps(tool, &max_steps)) return false;
-    if (o->operands.count == 0) return tool_usage(tool, "no input file was given");
-    run.prepare = option_text(o, OPTION_COMPILE_ONLY, NULL);
-    run.prepared = option_text(o, OPTION_COMPILED, NULL);
-    run.options = (TestOptions){.on_gpu = on == 1, .seed = (uint64_t)seed, .max_steps = max_steps, .out = stdout};
-    run.options.verbose = option_given(o, OPTION_VERBOSE);
-    run.options.no_guards = option_given(o, OPTION_NO_GUARDS);
-    run.options.only = option_text(o, OPTION_ONLY, NULL);
-    run.options.hooks = (TestHooks){lower, get_artefact, &run};
-    run.loader.target = choose_target(tool, on == 1);
+    FileNames files = {0};
+    int64_t jobs = 1;
+    if (!read_options(&run, &jobs) || !list_files(tool, &files)) return false;
+    run.loader.target = choose_target(tool, run.options.on_gpu);
     if (!run.loader.target || !tool_defines(tool, &run.options.define_count, &run.options.defines)) return false;
     if (!read_flags(&run)) return false;
-    TestCounts counts = {0};
-    bool ok = true;
-    for (int i = 0; i < o->operands.count; i++) {
-        ok = test_one(&run, o->operands.items[i], &counts) && ok;
-        tool_show(tool);
-    }
-    bool none_ran = !ok && counts.passed + counts.failed == 0;
-    if (!run.prepare && !none_ran) printf("%d passed, %d failed\n", counts.passed, counts.failed);
-    *code = counts.failed > 0;
+    bool ok = jobs > 1 && files.count > 1 ? test_there(&run, &files, (int)jobs, code) : test_here(&run, &files);
+    bool none_ran = !ok && run.counts.passed + run.counts.failed == 0;
+    if (!run.prepare && !none_ran) print_counts(&run);
+    if (!write_junit(&run)) return false;
+    if (!*code) *code = run.counts.failed > 0;
     return ok && *code == 0;
 }

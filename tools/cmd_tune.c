@@ -143,6 +143,15 @@ static void show_progress(void *user, int done) {
     if (done == t->job.count) fputs("\r\033[K", stderr);
 }
 
+static void result_json(const Tuning *t, const TuneResult *result, StrBuf *out) {
+    RecordEntry entry = t->job.entry;
+    entry.tuned = result->all;
+    entry.us = result->time.median * 1e6;
+    entry.low = result->time.low * 1e6;
+    entry.high = result->time.high * 1e6;
+    record_entry_write(&entry, out);
+}
+
 static void report(const Tuning *t, const Results *best, StrBuf *out) {
     int large = 0, discarded = 0, known = 0;
     for (int i = 0; i < t->job.count; i++) {
@@ -179,21 +188,14 @@ static bool merge_record(Tuning *t, const Results *best) {
     Tool *tool = t->tool;
     Record old;
     StrBuf text, now;
-    RecordEntry entry = t->job.entry;
     if (!record_read(tool->arena, tool->sink, t->record, false, &old)) return false;
     sb_init(&text, tool->arena);
     sb_init(&now, tool->arena);
     for (int i = 0; i < old.entries.count; i++)
         if (!is_replaced(t, best, &old.entries.items[i])) record_entry_write(&old.entries.items[i], &text);
-    for (int i = 0; i < best->count; i++) {
-        const TuneResult *result = best->items[i];
-        entry.tuned = result->all;
-        entry.us = result->time.median * 1e6;
-        entry.low = result->time.low * 1e6;
-        entry.high = result->time.high * 1e6;
-        record_entry_write(&entry, &text);
-    }
+    for (int i = 0; i < best->count; i++) result_json(t, best->items[i], &text);
     if (!tool_write(tool, t->record, &text)) return false;
+    if (option_given(&tool->options, OPTION_JSON)) return true;
     sb_printf(&now, "written to %s\n", t->record);
     return tool_write(tool, "-", &now);
 }
@@ -354,7 +356,9 @@ static bool measure_and_write(Tuning *t) {
         return false;
     }
     sb_init(&text, tool->arena);
-    report(t, &best, &text);
+    if (option_given(&tool->options, OPTION_JSON))
+        for (int i = 0; i < best.count; i++) result_json(t, best.items[i], &text);
+    else report(t, &best, &text);
     return tool_write(tool, "-", &text) && write_record(t, &best);
 }
 

@@ -1,4 +1,5 @@
 #include "tools/options.h"
+#include "support/files.h"
 #include "support/map.h"
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@ enum {   // the words of options.def's column `commands`
     DOCTOR = 1 << COMMAND_DOCTOR,
     FMT = 1 << COMMAND_FMT,
     LSP = 1 << COMMAND_LSP,
+    TARGETS = 1 << COMMAND_TARGETS,
+    PASSES = 1 << COMMAND_PASSES,
+    CACHE = 1 << COMMAND_CACHE,
     ALL = ~0,
 };
 
@@ -122,13 +126,51 @@ static bool find_command(Parser *p) {
     return false;
 }
 
+// ---- response files ----
+
+typedef VEC(char *) Words;
+
+// The next word of a response file: blanks end it, but in quotes; a backslash takes the next character as it is.
+static const char *next_word(Arena *arena, const char *at, Words *out) {
+    StrBuf word;
+    char quote = 0;
+    sb_init(&word, arena);
+    at += strspn(at, " \t\r\n");
+    if (!*at) return at;
+    for (; *at && (quote || !strchr(" \t\r\n", *at)); at++) {
+        if (*at == '\\' && at[1] && quote != '\'') sb_char(&word, *++at);
+        else if (*at == quote) quote = 0;
+        else if (!quote && (*at == '"' || *at == '\'')) quote = *at;
+        else sb_char(&word, *at);
+    }
+    vec_push(arena, out, (char *)sb_text(&word));
+    return at;
+}
+
+// The words, with those of FILE in the place of @FILE: before a `--`, where there is such a file. They are not looked at again.
+static Words expand(Arena *arena, int argc, char **argv) {
+    Words out = {0};
+    bool plain = argc > 1 && strcmp(argv[1], command_infos[COMMAND_LAYOUT].name) == 0;
+    for (int i = 0; i < argc; i++) {
+        FileText file;
+        const char *why;
+        plain |= strcmp(argv[i], "--") == 0;
+        if (plain || argv[i][0] != '@' || !file_load(arena, argv[i] + 1, SOURCE_LIMIT, &file, &why))
+            vec_push(arena, &out, argv[i]);
+        else
+            for (const char *at = file.text; *at;) at = next_word(arena, at, &out);
+    }
+    return out;
+}
+
 bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options *out) {
     *out = (Options){0};
-    Parser p = {.arena = arena, .sink = sink, .out = out, .argc = argc, .at = 1, .argv = argv};
+    Words words = expand(arena, argc, argv);
+    Parser p = {.arena = arena, .sink = sink, .out = out, .argc = words.count, .at = 1, .argv = words.items};
     if (!find_command(&p)) return false;
     bool only_operands = out->command == COMMAND_LAYOUT;   // the calculator parses its own options
-    for (; p.at < argc; p.at++) {
-        const char *word = argv[p.at];
+    for (; p.at < p.argc; p.at++) {
+        const char *word = p.argv[p.at];
         bool operand = only_operands || word[0] != '-' || word[1] == 0;
         if (!operand && strcmp(word, "--") == 0) only_operands = true;
         else if (operand) vec_push(arena, &out->operands, word);

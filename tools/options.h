@@ -67,7 +67,7 @@ typedef struct Options {
     VEC(const char *) operands;
 } Options;
 
-// Reads a command line. False: reported.
+// Reads a command line; @FILE stands for the words in a file. False: reported.
 bool options_parse(Arena *arena, DiagSink *sink, int argc, char **argv, Options *out);
 
 bool option_given(const Options *options, OptionId id);

@@ -1,5 +1,6 @@
 #include "tools/subject.h"
 #include "runtime/api/info.h"
+#include "support/json.h"
 #include "tools/bench.h"
 #include "tools/test_runner.h"
 #include <string.h>
@@ -104,4 +105,42 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     ask_end(&asked);
     return ok && *plan != NULL;
 #endif
+}
+
+// ---- what it is ----
+
+static void print_shape(const Tensor *tensor, StrBuf *out) {
+    sb_char(out, '[');
+    for (int d = 0; d < tensor->rank; d++) sb_printf(out, "%s%lld", d ? ", " : "", (long long)tensor->shape[d]);
+    sb_char(out, ']');
+}
+
+void subject_print(const Subject *subject, StrBuf *out) {
+    const Func *func = subject->func;
+    sb_printf(out, "%s (", func->name);
+    for (int i = 0, shown = 0; i < func->params.count; i++) {
+        if (!subject->args[i].tensor) continue;
+        Tensor tensor = run_tensor(&subject->args[i]);
+        sb_printf(out, "%s%s: %s", shown++ ? ", " : "", func->params.items[i].buf->name, type_text(tensor.type));
+        print_shape(&tensor, out);
+    }
+    sb_char(out, ')');
+}
+
+void subject_json(const Subject *subject, const char *device, StrBuf *out) {
+    const Func *func = subject->func;
+    sb_str(out, "{\"name\": ");
+    json_quote(out, func->name);
+    sb_str(out, ", \"device\": ");
+    json_quote(out, device);
+    sb_str(out, ", \"tensors\": {");
+    for (int i = 0, shown = 0; i < func->params.count; i++) {
+        if (!subject->args[i].tensor) continue;
+        Tensor tensor = run_tensor(&subject->args[i]);
+        sb_str(out, shown++ ? ", " : "");
+        json_quote(out, func->params.items[i].buf->name);
+        sb_str(out, ": ");
+        print_shape(&tensor, out);
+    }
+    sb_char(out, '}');
 }

@@ -25,5 +25,9 @@ bool subject_choose(Subject *subject);
 bool subject_args(Subject *subject);
 // The code: read from --artefact, else compiled. False: reported.
 bool subject_code(Subject *subject, const Plan **plan, const void **cubin);
+// "gemm (A: bf16[64, 64], ...)"
+void subject_print(const Subject *subject, StrBuf *out);
+// The start of an object: {"name": "gemm", "device": "NVIDIA H200", "tensors": {"A": [64, 64], ...}
+void subject_json(const Subject *subject, const char *device, StrBuf *out);
 // Splits "NAME=VALUE". False: reported.
 bool subject_pair(Tool *tool, const char *text, RunArg *out);

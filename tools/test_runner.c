@@ -1,6 +1,7 @@
 #include "tools/test_runner.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/container.h"
+#include "support/json.h"
 #include <string.h>
 
 static const Span NOWHERE;
@@ -64,6 +65,7 @@ typedef struct Run {
     Loader *loader;
     const TestOptions *options;
     TestCounts *counts;
+    const char *path;
     Arena *arena;   // of the choice at hand
     Module *module;
     EmuReferenceCache *reference_cache;   // reference results known so far
@@ -84,19 +86,47 @@ static void print_label(const Run *run, const Test *test, StrBuf *out) {
     sb_char(out, ')');
 }
 
-static void report(Run *run, const Test *test, const EmuTestResult *result, double seconds) {
-    StrBuf line;
-    sb_init(&line, run->arena);
-    sb_str(&line, result->passed ? "ok    " : "FAIL  ");
-    print_label(run, test, &line);
-    if (result->passed) sb_printf(&line, "  worst %.2g of %.2g, %.2f s", result->worst, test->tolerance, seconds);
-    if (result->passed && run->options->verbose && !run->options->on_gpu)
-        sb_printf(&line, "; %lld CTAs, %lld barriers, %lld conflicts in %lld shared accesses",
+void test_outcome_json(const TestOutcome *outcome, StrBuf *out) {
+    sb_str(out, "{\"file\": ");
+    json_quote(out, outcome->file);
+    sb_str(out, ", \"test\": ");
+    json_quote(out, outcome->name);
+    sb_printf(out, ", \"passed\": %s, \"seconds\": %.3f", outcome->passed ? "true" : "false", outcome->seconds);
+    if (outcome->passed) sb_printf(out, ", \"worst\": %.6g, \"tolerance\": %.6g", outcome->worst, outcome->tolerance);
+    if (outcome->why) sb_str(out, ", \"why\": "), json_quote(out, outcome->why);
+    sb_str(out, "}\n");
+}
+
+static void outcome_text(const Run *run, const TestOutcome *outcome, const EmuTestResult *result, StrBuf *out) {
+    sb_printf(out, "%s  %s", outcome->passed ? "ok  " : "FAIL", outcome->name);
+    if (outcome->passed)
+        sb_printf(out, "  worst %.2g of %.2g, %.2f s", outcome->worst, outcome->tolerance, outcome->seconds);
+    if (outcome->passed && run->options->verbose && !run->options->on_gpu)
+        sb_printf(out, "; %lld CTAs, %lld barriers, %lld conflicts in %lld shared accesses",
                   (long long)result->report.blocks, (long long)result->report.barriers,
                   (long long)result->report.conflicts, (long long)result->report.shared_accesses);
-    if (!result->passed) sb_printf(&line, "  %s", result->why ? result->why : "see the errors");
-    fprintf(run->options->out, "%s\n", sb_text(&line));
+    if (!outcome->passed) sb_printf(out, "  %s", outcome->why ? outcome->why : "see the errors");
+    sb_char(out, '\n');
+}
+
+static void report(Run *run, const Test *test, const EmuTestResult *result, double seconds) {
+    Arena *arena = run->loader->arena;
+    StrBuf name, line;
+    sb_init(&name, arena);
+    print_label(run, test, &name);
+    const TestOutcome outcome = {.file = run->path,
+                                 .name = sb_text(&name),
+                                 .passed = result->passed,
+                                 .why = !result->passed && result->why ? arena_strdup(arena, result->why) : NULL,
+                                 .worst = result->worst,
+                                 .tolerance = test->tolerance,
+                                 .seconds = seconds};
+    sb_init(&line, run->arena);
+    if (run->options->json) test_outcome_json(&outcome, &line);
+    else outcome_text(run, &outcome, result, &line);
+    fputs(sb_text(&line), run->options->out);
     fflush(run->options->out);
+    if (run->options->outcomes) vec_push(arena, run->options->outcomes, outcome);
     if (result->passed) run->counts->passed++;
     else run->counts->failed++;
 }
@@ -199,8 +229,8 @@ static bool elaborate_alone(void *user, Arena *arena) {
     return load_module(run->loader, arena, options->define_count, options->defines, options->only) != NULL;
 }
 
-bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts) {
-    Run run = {.loader = loader, .options = options, .counts = counts, .complete = true};
+bool test_file(Loader *loader, const char *path, const TestOptions *options, TestCounts *counts) {
+    Run run = {.loader = loader, .options = options, .counts = counts, .path = path, .complete = true};
     TestCounts before = *counts;
     test_choices(loader, options->define_count, options->defines, run_choice, &run);
     if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {

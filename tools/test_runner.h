@@ -24,6 +24,15 @@ typedef struct TestHooks {
     void *user;
 } TestHooks;
 
+typedef struct TestOutcome {
+    const char *file, *name;   // "vector_add (N = 4096)"
+    bool passed;
+    const char *why;   // it failed; NULL: see the errors
+    double worst, tolerance, seconds;
+} TestOutcome;
+
+typedef VEC(TestOutcome) TestOutcomes;
+
 typedef struct TestOptions {
     bool on_gpu;
     uint64_t seed;
@@ -32,17 +41,22 @@ typedef struct TestOptions {
     int define_count;
     const Define *defines;
     TestHooks hooks;
-    bool verbose;     // also print the counters of the emulator
-    bool no_guards;   // device: no guard zones, so that compute-sanitizer reports every access out of bounds
-    FILE *out;        // gets a line per test
+    bool verbose;             // also print the counters of the emulator
+    bool no_guards;           // device: no guard zones, so that compute-sanitizer reports every access out of bounds
+    FILE *out;                // gets a line per test
+    bool json;                // the line is an object
+    TestOutcomes *outcomes;   // adds one per test, in the loader's arena; NULL: they are not wanted
 } TestOptions;
 
 typedef struct TestCounts {
     int passed, failed;
 } TestCounts;
 
-// Runs the tests and adds to the counts. False: an error other than a failed test, reported.
-bool test_file(Loader *loader, const TestOptions *options, TestCounts *counts);
+// An outcome as an object, on a line.
+void test_outcome_json(const TestOutcome *outcome, StrBuf *out);
+
+// Runs the tests of a file and adds to the counts. False: an error other than a failed test, reported.
+bool test_file(Loader *loader, const char *path, const TestOptions *options, TestCounts *counts);
 
 // Calls `visit` for each choice of the file until it returns false.
 bool test_choices(Loader *loader, int define_count, const Define *defines,

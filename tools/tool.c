@@ -1,4 +1,5 @@
 #include "tools/tool.h"
+#include "support/json.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,23 @@ const Target *tool_target(Tool *tool, const char *otherwise) {
 
 bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
     return file_write(tool->arena, tool->sink, path, sb_text(text), text->length);
+}
+
+bool tool_pairs(Tool *tool, const StrBuf *lines) {
+    StrBuf out;
+    int shown = 0;
+    if (!option_given(&tool->options, OPTION_JSON)) return tool_write(tool, "-", lines);
+    sb_init(&out, tool->arena);
+    for (const char *line = sb_text(lines); *line; line += strcspn(line, "\n"), line += *line == '\n') {
+        const char *gap = strstr(line, "  "), *value = gap ? gap + strspn(gap, " ") : NULL;
+        if (!value) continue;
+        sb_str(&out, shown++ ? ", " : "{");
+        json_quote(&out, arena_strndup(tool->arena, line, (size_t)(gap - line)));
+        sb_str(&out, ": ");
+        json_quote(&out, arena_strndup(tool->arena, value, strcspn(value, "\n")));
+    }
+    sb_str(&out, "}\n");
+    return tool_write(tool, "-", &out);
 }
 
 Loader tool_loader(Tool *tool, const Target *target) {

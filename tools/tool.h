@@ -11,10 +11,11 @@
 //     cmd_*                       one file per command or group of commands
 //     ask                         compiles that the compile cache may have
 //     pass_flags                  options for work on the compiler
-//     test_runner                 runs the tests of a file (test)
+//     test_runner, test_jobs      runs the tests of a file; files in processes, JUnit (test)
 //     bench, bench_flags          times a launch on the device (bench, tune)
 //     source, format              a text as tokens and brackets; its standard form (fmt, reduce)
 //     tune                        times all combinations of tunables (tune)
+//     measurements                the tuning record of a host (tune)
 //     lsp/                        serves editors: messages, document (open files), requests, cmd_lsp (the loop)
 //     reduce/                     makes a failing program small: edits, oracle (the command), cmd_reduce
 #pragma once
@@ -62,6 +63,8 @@ bool tool_defines(Tool *tool, int *count, const Define **defines);
 // --target, a comma-separated list; `otherwise`: the default. The result is NULL-terminated; NULL: reported.
 const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one
+// Prints lines of a name, blanks and a value (a name has single blanks at most); with --json as one object of texts.
+bool tool_pairs(Tool *tool, const StrBuf *lines);
 bool tool_write(Tool *tool, const char *path, const StrBuf *text);
 // Reads the tuning record for a file: --record, else TILEC_RECORD, else FILE.tune; `none`: no record. False: reported.
 bool tool_record(Tool *tool, const char *source, Loader *loader);

@@ -171,6 +171,10 @@ typedef struct TilecCompileOptions {
     const char *print_after;   // a pass, or "all": the program after it is in tilec_artefact_listing. NULL: none
     const char
         *layouts;   // "text", "svg" or "html": the layouts of its tiles are in tilec_artefact_layouts. NULL: none
+    // Called in the calling thread, once a call, with a line on where its result is from (the context, the compile cache, a
+    // compile or the emulator), or that it failed, and how long it took. NULL: never.
+    void (*log)(void *user, const char *line);
+    void *log_user;
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

@@ -13,6 +13,7 @@
 // The state of the module is static: libtilec's context, and what is looked up once. It serves one interpreter.
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03090000
+#include "runtime/api/dlpack.h"
 #include <Python.h>
 #include <stdbool.h>
 #include <string.h>
@@ -22,21 +23,7 @@ enum { MOST_ARGS = 128, MOST_TYPES = 16, MOST_CHECKS = 32 };
 
 // ---- DLPack (dlpack.h, version 1) ----
 
-enum { DL_CPU = 1, DL_CUDA = 2, DL_MAJOR = 1, DL_READ_ONLY = 1 };
-
-struct DLTensor {
-    void *data;
-    struct {
-        int32_t kind, index;
-    } device;
-    int32_t rank;
-    struct {
-        uint8_t code, bits;
-        uint16_t lanes;
-    } type;
-    int64_t *shape, *strides;
-    uint64_t byte_offset;
-};
+enum { DL_MAJOR = 1, DL_READ_ONLY = 1 };
 
 typedef struct DLVersion {
     uint32_t major, minor;

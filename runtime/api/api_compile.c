@@ -19,6 +19,8 @@ typedef struct CompileJob {
     TilecCompileOptions options;
     CompileRequest request;
     CompilerOptions asked;
+    bool asks;       // a compiler, which nothing that is kept spares
+    int64_t start;   // milliseconds_now
     TilecArtefact **out;
 } CompileJob;
 
@@ -72,6 +74,7 @@ static void keep_source(CompileJob *c) {
 // False: reported.
 static bool ask(void *user, CompileReply *reply) {
     CompileJob *c = user;
+    c->asks = true;
     if (compiler_ask(c->compilers, c->job.arena, c->job.sink, &c->asked, &c->request, &c->compiler, reply)) return true;
     if (diag_view(c->job.sink, 0).code == T_COMPILER_CRASHED && c->options.repro_dir) keep_source(c);
     return false;
@@ -154,15 +157,27 @@ static bool make_request(CompileJob *c) {
     return true;
 }
 
+static TilecStatus log_end(const CompileJob *c, TilecStatus status, const char *how) {
+    const TilecCompileOptions *o = &c->options;
+    if (o->log)
+        o->log(o->log_user,
+               arena_printf(c->job.arena, "%s for %s: %s, %lld ms", c->name, o->target ? o->target : "no target",
+                            status == TILEC_OK ? how : tilec_status_text(status),
+                            (long long)(milliseconds_now() - c->start)));
+    return status;
+}
+
 static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
     const TilecCompileOptions *options = &c->options;
     CacheSettings cache = cache_settings(job->arena, options->cache);
     CacheHash key;
-    if (!make_request(c)) return status_of(job->sink, 0);
+    c->start = milliseconds_now();
+    if (!make_request(c)) return log_end(c, status_of(job->sink, 0), NULL);
     bool has_key = key_of(c, &cache, &key);
-    if (has_key && find_recent(c, key)) return TILEC_OK;
-    return compile_anew(c, &cache, has_key ? &key : NULL);
+    if (has_key && find_recent(c, key)) return log_end(c, TILEC_OK, "from the context's memory");
+    TilecStatus status = compile_anew(c, &cache, has_key ? &key : NULL);
+    return log_end(c, status, c->asks ? "compiled" : "from the compile cache");
 }
 
 // NULL: the call can be made, and c->options are set; else what is wrong with it.
@@ -251,9 +266,9 @@ static bool outputs_fit(const EmulateJob *e, const CompileReply *reply) {
     return true;
 }
 
-static TilecStatus emulate_elsewhere(Job *job) {
-    EmulateJob *e = (EmulateJob *)job;
+static TilecStatus ask_emulator(EmulateJob *e) {
     CompileJob *c = &e->compile;
+    Job *job = &c->job;
     CompileReply reply = {0};
     if (!make_request(c)) return status_of(job->sink, 0);
     c->request.emulation = (Emulation){.kernel = e->kernel,
@@ -265,6 +280,12 @@ static TilecStatus emulate_elsewhere(Job *job) {
     if (!reply_diagnostics(&reply, job->sink) || !outputs_fit(e, &reply)) return TILEC_ERROR_INTERNAL;
     if (reply.status == TILEC_OK) take_outputs(e, &reply);
     return (TilecStatus)reply.status;
+}
+
+static TilecStatus emulate_elsewhere(Job *job) {
+    EmulateJob *e = (EmulateJob *)job;
+    e->compile.start = milliseconds_now();
+    return log_end(&e->compile, ask_emulator(e), "emulated");
 }
 
 TilecStatus tilec_emulate(TilecContext *context, const char *name, const char *text, size_t length,

@@ -1,5 +1,6 @@
 #include "runtime/api/arguments.h"
 #include "ir/build.h"
+#include "runtime/api/dlpack.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -61,24 +62,6 @@ TilecArg tilec_integer(int64_t value) {
 TilecArg tilec_real(double value) {
     return (TilecArg){.size = sizeof(TilecArg), .kind = TILEC_REAL, .real = value};
 }
-
-// DLPack's structure (dlpack.h), whose layout is a promise to all that exchange tensors.
-struct DLTensor {
-    void *data;
-    struct {
-        int32_t kind, index;
-    } device;
-    int32_t rank;
-    struct {
-        uint8_t code, bits;
-        uint16_t lanes;
-    } type;
-    int64_t *shape, *strides;   // strides NULL: dense
-    uint64_t byte_offset;
-};
-
-enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_BOOL = 6, DL_E4M3FN = 10, DL_E5M2 = 12 };   // DLDataTypeCode
-enum { DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };                                   // DLDeviceType
 
 static const struct {
     uint8_t code, bits;

@@ -4,6 +4,7 @@
 #include "runtime/compile/repro.h"
 #include "runtime/plan/build.h"
 #include "runtime/plan/container.h"
+#include "support/json.h"
 #include <string.h>
 
 #ifdef NDEBUG
@@ -248,9 +249,19 @@ void report_times(const CompileTimes *t, int kernels, StrBuf *out) {
 
 // ---- for `tilec passes` and `tilec doctor` ----
 
-void report_passes(StrBuf *out) {
+static void pass_json(const Pass *pass, StrBuf *out) {
+    sb_str(out, "{\"name\": ");
+    json_quote(out, pass->name);
+    sb_str(out, ", \"summary\": ");
+    json_quote(out, pass->summary);
+    sb_str(out, "}\n");
+}
+
+void report_passes(bool json, StrBuf *out) {
     const Pass *pass;
-    for (int i = 0; (pass = pass_at(i)); i++) sb_printf(out, "%-20s %s\n", pass->name, pass->summary);
+    for (int i = 0; (pass = pass_at(i)); i++)
+        if (json) pass_json(pass, out);
+        else sb_printf(out, "%-20s %s\n", pass->name, pass->summary);
 }
 
 void report_llvm(Arena *arena, StrBuf *out) {

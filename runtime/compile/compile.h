@@ -70,7 +70,7 @@ bool run_pipeline(Module *module, const CompileOptions *options);
 // For -v: condition, threads, shared memory, registers and spills of each kernel variant.
 void report_resources(const Plan *plan, StrBuf *out);
 void report_times(const CompileTimes *times, int kernels, StrBuf *out);
-void report_passes(StrBuf *out);   // the pipeline, a line for each pass
+void report_passes(bool json, StrBuf *out);   // the pipeline, a line for each pass
 // LLVM and the assembler, for --version and doctor.
 void report_llvm(Arena *arena, StrBuf *out);
 // The assembler that a compile would use, tried on an empty kernel. `ptxas`: its path; NULL: search.

@@ -20,7 +20,8 @@ class CompileOptions(Structure):
                 ("compiler", c_char_p), ("time_limit", c_int64), ("memory_limit", c_int64), ("import_root", c_char_p),
                 ("repro_dir", c_char_p), ("cancelled", c_void_p), ("cancelled_user", c_void_p), ("cache", c_char_p), ("remarks", c_bool),
                 ("threads", c_int), ("progress", c_void_p), ("progress_user", c_void_p),
-                ("declarations", c_bool), ("print_after", c_char_p), ("layouts", c_char_p)]
+                ("declarations", c_bool), ("print_after", c_char_p), ("layouts", c_char_p),
+                ("log", c_void_p), ("log_user", c_void_p)]
 
 
 class Emulation(Structure):

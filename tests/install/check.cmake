@@ -25,6 +25,15 @@ step(${CMAKE_COMMAND} --build ${work})
 step(${work}/with_shared)
 step(${work}/launch_with_shared)
 step(${work}/launch_with_static)
+if(EXISTS ${work}/with_kernels)   # another import is another kernel
+  execute_process(COMMAND ${work}/with_kernels OUTPUT_VARIABLE before COMMAND_ERROR_IS_FATAL ANY)
+  file(WRITE ${work}/factor.tile "fn factor() -> f32 { return 3.0; }\n")
+  step(${CMAKE_COMMAND} --build ${work})
+  execute_process(COMMAND ${work}/with_kernels OUTPUT_VARIABLE after COMMAND_ERROR_IS_FATAL ANY)
+  if(before STREQUAL after)
+    message(FATAL_ERROR "a kernel was not compiled again when what it imports changed")
+  endif()
+endif()
 set(ENV{PATH} ${prefix}/bin:$ENV{PATH})   # where what links the static library finds the compiler
 step(${work}/with_static)
 

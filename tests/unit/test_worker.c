@@ -313,6 +313,43 @@ static void test_phases(void **state) {
     assert_string_equal(said, "");
 }
 
+static void keep_line(void *user, const char *line) {
+    snprintf(user, 200, "%s", line);
+}
+
+static TilecStatus compile_and_log(TilecContext *context, const char *text, const char *cache, char *line) {
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    TilecArtefact *artefact;
+    options.target = "sm_80";
+    options.no_assemble = true;
+    options.cache = cache;
+    options.log = keep_line;
+    options.log_user = line;
+    line[0] = 0;
+    TilecStatus status = tilec_compile(context, "a.tile", text, strlen(text), &options, &artefact, NULL);
+    tilec_artefact_destroy(artefact);
+    return status;
+}
+
+static void test_log(void **state) {
+    (void)state;
+    char folder[] = "/tmp/tilec_XXXXXX", line[200], remove[100];
+    TilecContext *contexts[2];
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) assert_int_equal(tilec_context_create(NULL, &contexts[i]), TILEC_OK);
+    assert_int_equal(compile_and_log(contexts[0], source, folder, line), TILEC_OK);
+    assert_memory_equal(line, "a.tile for sm_80: compiled, ", 28);
+    assert_int_equal(compile_and_log(contexts[0], source, folder, line), TILEC_OK);
+    assert_memory_equal(line, "a.tile for sm_80: from the context's memory, ", 45);
+    assert_int_equal(compile_and_log(contexts[1], source, folder, line), TILEC_OK);
+    assert_memory_equal(line, "a.tile for sm_80: from the compile cache, ", 42);
+    assert_int_equal(compile_and_log(contexts[1], "kernel", folder, line), TILEC_ERROR_SOURCE);
+    assert_memory_equal(line, "a.tile for sm_80: the source, an argument or a test is wrong, ", 62);
+    for (int i = 0; i < 2; i++) tilec_context_destroy(contexts[i]);
+    snprintf(remove, sizeof remove, "rm -r %s", folder);
+    assert_int_equal(system(remove), 0);
+}
+
 // The mask that the compiling process has.
 static int processors_of_compiler(int threads) {
     char path[] = "/tmp/tilec_XXXXXX", script[300], text[64];
@@ -624,6 +661,7 @@ int main(void) {
                                        cmocka_unit_test(test_cancelled),
                                        cmocka_unit_test(test_cancelled_assembler),
                                        cmocka_unit_test(test_phases),
+                                       cmocka_unit_test(test_log),
                                        cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_kept),
                                        cmocka_unit_test(test_replaced),

@@ -1,0 +1,57 @@
+# tilec_add_kernel(TARGET FILE file.tile... [TARGETS sm_90a...] [EMIT header|launcher] [RECORD file.tune] [DEFINES NAME=VALUE...]
+#                  [OPTIONS option...])
+#
+# Compiles kernels into a C or C++ target. `header` (the default): gemm.tile gives gemm.h with the array gemm_cubin, for
+# tilec_artefact_open; with several TARGETS gemm.sm_80.h with gemm_sm_80_cubin and so on. `launcher`: gemm.c and gemm.h with a
+# function for each kernel, for one target (docs/reference/c-api.md). A change of a file, of what it imports or of its record compiles again.
+function(tilec_add_kernel target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EMIT;RECORD" "FILE;TARGETS;DEFINES;OPTIONS")
+  if(NOT TARGET ${target} OR NOT arg_FILE OR arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "tilec_add_kernel(TARGET FILE file.tile... [TARGETS ..] [EMIT header|launcher] [RECORD ..] [DEFINES ..] [OPTIONS ..])")
+  endif()
+  if(NOT arg_TARGETS)
+    set(arg_TARGETS sm_90a)
+  endif()
+  if(NOT arg_EMIT)
+    set(arg_EMIT header)
+  endif()
+  list(LENGTH arg_TARGETS target_count)
+  if(NOT arg_EMIT MATCHES "^(header|launcher)$" OR (arg_EMIT STREQUAL "launcher" AND target_count GREATER 1))
+    message(FATAL_ERROR "tilec_add_kernel: EMIT is header, or for one target launcher")
+  endif()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/tilec/${target})
+  file(MAKE_DIRECTORY ${folder})
+  set(options ${arg_OPTIONS})
+  foreach(define ${arg_DEFINES})
+    list(APPEND options -D ${define})
+  endforeach()
+  set(record)
+  if(arg_RECORD)
+    get_filename_component(record ${arg_RECORD} ABSOLUTE)
+    list(APPEND options --record=${record})
+  endif()
+  string(JOIN "," names ${arg_TARGETS})
+  foreach(file ${arg_FILE})
+    get_filename_component(file ${file} ABSOLUTE)
+    get_filename_component(stem ${file} NAME_WLE)
+    set(outputs)
+    if(arg_EMIT STREQUAL "launcher")
+      set(outputs ${folder}/${stem}.c ${folder}/${stem}.h)
+    elseif(target_count GREATER 1)
+      foreach(name ${arg_TARGETS})
+        list(APPEND outputs ${folder}/${stem}.${name}.h)
+      endforeach()
+    else()
+      set(outputs ${folder}/${stem}.h)
+    endif()
+    list(GET outputs 0 first)
+    add_custom_command(OUTPUT ${outputs}
+      COMMAND Tilec::compiler build ${file} --emit=${arg_EMIT} --target=${names} -MD ${options} -o ${folder}/
+      DEPENDS ${file} ${record} Tilec::compiler
+      DEPFILE ${first}.d
+      COMMENT "Compiling ${stem}.tile for ${names}"
+      VERBATIM)
+    target_sources(${target} PRIVATE ${outputs})
+  endforeach()
+  target_include_directories(${target} PRIVATE ${folder})
+endfunction()
