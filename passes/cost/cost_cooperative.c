@@ -11,7 +11,7 @@
 // the operand tile that the next tile waits for. The number of steps is that of the tile in the middle of the grid: if
 // it grows along the grid, as with a causal mask, that is the mean. (H200, examples/attention.tile, head dims 64, 128
 // and 256, causal or not, lengths 1024, 4096 and 16384: the model chose the fastest tile in all eighteen cases;
-// docs/notebook/hopper.md.)
+// docs/notebook/hopper-attention.md.)
 #include "passes/cost/cost.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Finds dead links: every relative link of a page names a file that is there, and a heading or anchor that is in it.
 Code, comments and messages that mention `docs/...` name files that are there, too. Every page of docs/ is reached from
-docs/index.md or README.md. Pages that people write, the notebook and the diagnostics left out, have at most WORDS words.
+docs/index.md or README.md. Pages that people write, the notebook and the diagnostics left out, have at most WORDS words; an essay of docs/design has
+at most ESSAY, and a page of the notebook, which is tables, at most PROSE outside of tables and code.
 
 Usage: links.py SOURCE_DIR
 """
@@ -15,7 +16,7 @@ import sys
 root = pathlib.Path(sys.argv[1]).resolve()
 names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True).stdout.splitlines()
 HISTORY = ("CHANGELOG.md", "tests/golden/", "tests/docs/links.py", "tests/arch/words_test.py")   # what was so then; made-up names
-WORDS = 25000
+WORDS, ESSAY, PROSE = 25000, 2000, 2800
 problems = []
 
 
@@ -65,11 +66,20 @@ def check_mentions(name):
             problems.append(f"{name}:{text.count(chr(10), 0, match.start()) + 1}: there is no {match[0]}")
 
 
+def words_of(text):
+    """Words with a letter or a digit; signs of tables and of code are none."""
+    return sum(1 for word in text.split() if re.search(r"\w", word))
+
+
+def prose(text):
+    return words_of("\n".join(line for line in without_code(text).splitlines() if not line.startswith("|")))
+
+
 def written_words():
-    """Words, with a letter or a digit, of the pages that people write; signs of tables and of code are none."""
+    """Words of the pages that people write."""
     written = [name for name in names if re.match(r"docs/(?!notebook/|reference/diagnostics/).*\.md$", name) and (root / name).is_file()]
     texts = [text for name in written if "; do not edit" not in (text := (root / name).read_text()) and "<!-- Made by" not in text]
-    return sum(1 for text in texts for word in text.split() if re.search(r"\w", word))
+    return sum(map(words_of, texts))
 
 
 links = {name: check_page(name) for name in names if name.endswith(".md") and (root / name).is_file()}
@@ -87,5 +97,9 @@ while todo:
 problems += [f"{name}: no page links to it" for name in links if name.startswith("docs/") and name not in seen]
 if (words := written_words()) > WORDS:
     problems.append(f"docs/ has {words} words outside of the notebook, more than {WORDS}: measurements belong there, and what is said twice goes")
+for folder, most, count in (("docs/design/", ESSAY, words_of), ("docs/notebook/", PROSE, prose)):
+    for name in (name for name in links if name.startswith(folder)):
+        if (found := count((root / name).read_text())) > most:
+            problems.append(f"{name} has {found} words, more than {most}")
 print("\n".join(problems) or f"{len(links)} pages without dead links, {words} words outside of the notebook")
 sys.exit(1 if problems else 0)
