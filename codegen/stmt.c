@@ -228,9 +228,9 @@ static void emit_rolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t 
 static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_t end, int64_t step) {
     const Iter *iter = &stmt->loop.iters[depth];
     EXPECT(gen->failure, step > 0, "loop over '%s' with step %lld", iter->var->name, (long long)step);
-    if ((end - begin) / step > UNROLL_LIMIT) {
-        if (!gen->kernel.abandoned)
-            diag(gen->sink, stmt->loc, T_IR_UNROLL, (long long)((end - begin) / step), UNROLL_LIMIT);
+    int64_t trips = trip_count(begin, end, step);
+    if (trips > UNROLL_LIMIT) {
+        if (!gen->kernel.abandoned) diag(gen->sink, stmt->loc, T_IR_UNROLL, (long long)trips, UNROLL_LIMIT);
         gen->kernel.abandoned = true;
     }
     bool small = begin >= INT32_MIN && end <= INT32_MAX / 2;
@@ -242,26 +242,42 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
     gen->kernel.break_to =
         depth == stmt->loop.count - 1 && block_breaks(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     Label after = gen->kernel.break_to;
-    for (int64_t i = begin; i < end && !gen->kernel.abandoned; i += step) {
+    for (int64_t trip = 0; trip < trips && !gen->kernel.abandoned; trip++) {
+        int64_t i = begin + trip * step;
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
         emit_nest(gen, stmt, depth + 1);
     }
     if (after) go_to(gen, after);
 }
 
-// The iterator is 32 bits wide when it still fits after the last step.
-static int iter_bits(Gen *gen, const Iter *iter) {
+typedef struct IterBits {
+    int bits;     // 32 when it still fits after the last step
+    bool exact;   // nor does it pass the end of 64 bits
+} IterBits;
+
+static IterBits iter_bits(Gen *gen, const Iter *iter) {
     Range begin = range_of(gen->kernel.facts, iter->begin), end = range_of(gen->kernel.facts, iter->end);
     Range step = range_of(gen->kernel.facts, iter->step);
     bool narrow = begin.low >= INT32_MIN && begin.high <= INT32_MAX && end.low >= INT32_MIN && step.high <= INT32_MAX &&
                   end.high <= INT32_MAX - step.high + 1;
-    return narrow ? 32 : 64;
+    return (IterBits){narrow ? 32 : 64, end.high <= INT64_MAX - step.high + 1};
+}
+
+// The next value of an iterator, and whether it is below the end. Where it may not fit, the rest tells.
+static Value emit_next(Gen *gen, Value index, Value step, Value end, bool exact, Value *more) {
+    LLVMBuilderRef b = gen->builder;
+    Value next = LLVMBuildAdd(b, index, step, "");
+    if (exact && LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
+    *more = exact ? LLVMBuildICmp(b, LLVMIntSLT, next, end, "")
+                  : LLVMBuildICmp(b, LLVMIntULT, step, LLVMBuildSub(b, end, index, ""), "");
+    return next;
 }
 
 static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     const Iter *iter = &stmt->loop.iters[depth];
     LLVMBuilderRef b = gen->builder;
-    int bits = iter_bits(gen, iter);
+    IterBits iter_is = iter_bits(gen, iter);
+    int bits = iter_is.bits;
     // The bounds must be computed before facts_iter makes them part of what is known inside.
     Value begin = fit_bits(gen, emit_index(gen, iter->begin), bits, known_of(gen, iter->begin).nonnegative);
     Value end = fit_bits(gen, emit_index(gen, iter->end), bits, known_of(gen, iter->end).nonnegative);
@@ -276,10 +292,9 @@ static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     gen->kernel.break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
     gen->kernel.loops--;
-    Value next = LLVMBuildAdd(b, index, step, "");
-    if (LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
+    Value more, next = emit_next(gen, index, step, end, iter_is.exact, &more);
     LLVMAddIncoming(index, (Value[]){begin, next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
-    LLVMBuildCondBr(b, LLVMBuildICmp(b, LLVMIntSLT, next, end, ""), loop, done);
+    LLVMBuildCondBr(b, more, loop, done);
     LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(b));
     LLVMPositionBuilderAtEnd(b, done);
 }

@@ -29,7 +29,7 @@ typedef struct Agent Agent;
 typedef enum InstrOp {
     // values; `dst`, `a`, `b`, `c` are slots
     X_MOVE, X_BROADCAST, X_ASSIGN,   // all lanes; lane 0 to all lanes; active lanes only
-    X_ADD, X_SUB, X_MUL, X_DIV, X_MOD, X_AND, X_OR, X_XOR, X_SHL, X_SHR, X_MIN, X_MAX, X_CEILDIV,
+    X_ADD, X_STEP, X_SUB, X_MUL, X_DIV, X_MOD, X_AND, X_OR, X_XOR, X_SHL, X_SHR, X_MIN, X_MAX, X_CEILDIV,
     X_EQ, X_NE, X_LT, X_LE, X_GT, X_GE,
     X_NEG, X_NOT, X_BITNOT, X_ABS,
     X_FADD, X_FSUB, X_FMUL, X_FDIV, X_FMOD, X_FMIN, X_FMAX,

@@ -171,7 +171,7 @@ static void divergent_for(Compiler *c, const Stmt *s, int depth) {
     push_join(c, &join);
     for_iters(c, s, depth + 1);
     pop_join(c, &join);
-    emit(c, X_ADD, TYPE_I64, wide, var, var, by);
+    emit(c, X_STEP, TYPE_I64, wide, var, var, by);
     emit(c, X_LOOP_NEXT, TYPE_BOOL, true, -1, -1, loop.masks)->target = head;
     patch(c, test);
     emit(c, X_LOOP_EXIT, TYPE_BOOL, true, -1, -1, loop.masks);

@@ -5,6 +5,7 @@
 // the mask. Where a lane that is off could fail, a harmless value is computed instead.
 #include "emulator/approximate.h"
 #include "emulator/machine.h"
+#include "ir/query.h"
 #include <math.h>
 #include <string.h>
 
@@ -104,9 +105,15 @@ static void int_compare(const Instr *in, Lanes *dst, const Lanes *a, const Lanes
 #undef ORDER
 }
 
+// The next value of an iterator; beyond the last of the type, where a loop ends in any case, that one.
+static int64_t stepped(int64_t value, int64_t step) {
+    return __builtin_add_overflow(value, step, &value) ? INT64_MAX : value;
+}
+
 static void int_op(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b) {
     switch (in->op) {
     case X_ADD: EACH_LANE(dst->i[l] = (int64_t)((uint64_t)a->i[l] + (uint64_t)b->i[l])) break;
+    case X_STEP: EACH_LANE(dst->i[l] = stepped(a->i[l], b->i[l])) return;
     case X_SUB: EACH_LANE(dst->i[l] = (int64_t)((uint64_t)a->i[l] - (uint64_t)b->i[l])) break;
     case X_MUL: EACH_LANE(dst->i[l] = (int64_t)((uint64_t)a->i[l] * (uint64_t)b->i[l])) break;
     case X_DIV:
@@ -252,10 +259,6 @@ static void broadcast_op(Lanes *dst, const Lanes *a) {
 }
 
 // ---- parallel loops: LANES iterations at a time, the last index fastest ----
-static int64_t trip_count(int64_t begin, int64_t end, int64_t step) {
-    return end > begin && step > 0 ? (end - begin + step - 1) / step : 0;
-}
-
 static void parallel_lanes(Agent *agent, LoopState *loop) {
     const ParallelCode *code = loop->code;
     int64_t digits[MAX_RANK], rest = loop->base, left = loop->total - loop->base;
@@ -283,7 +286,7 @@ static void parallel_start(Agent *agent, const Instr *in) {
         loop->begin[d] = agent->regs[code->iters[d].begin].i[0];
         loop->step[d] = agent->regs[code->iters[d].step].i[0];
         loop->extent[d] = trip_count(loop->begin[d], agent->regs[code->iters[d].end].i[0], loop->step[d]);
-        loop->total *= loop->extent[d];
+        if (__builtin_mul_overflow(loop->total, loop->extent[d], &loop->total)) loop->total = INT64_MAX;
     }
     if (loop->total <= 0) {
         agent->pc = in->target;
@@ -366,7 +369,7 @@ static void control(Agent *agent, const Instr *in) {   // everything that does n
     case X_JUMP_FALSE: agent->pc = r[in->a].i[0] ? agent->pc + 1 : in->target; break;
     case X_FOR_TEST: agent->pc = r[in->a].i[0] < r[in->b].i[0] ? agent->pc + 1 : in->target; break;
     case X_FOR_NEXT:
-        r[in->dst].i[0] += r[in->a].i[0];
+        r[in->dst].i[0] = stepped(r[in->dst].i[0], r[in->a].i[0]);
         agent->pc = r[in->dst].i[0] < r[in->b].i[0] ? in->target : agent->pc + 1;
         break;
     case X_PARALLEL: parallel_start(agent, in); break;

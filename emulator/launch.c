@@ -243,16 +243,39 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
     return !b.why;
 }
 
+static const Buf *with_leading(const Func *func, int index, const EmuArg *args) {
+    const Buf *buf = func_argument(func, index)->buf;
+    return buf && buf->leading && args[index].tensor ? buf : NULL;
+}
+
+static LeadingDims leading_of(const Buf *buf, const EmuTensor *tensor) {
+    return (LeadingDims){buf->name, tensor->rank - buf->rank + 1, tensor->shape};
+}
+
+static const char *check_leading(const Func *func, int count, const EmuArg *args, Arena *arena) {
+    const char *why = NULL;
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i && !why; j++) {
+            const Buf *p = with_leading(func, j, args), *q = with_leading(func, i, args);
+            if (!p || !q || !expr_equal(p->shape[0], q->shape[0])) continue;
+            LeadingDims a = leading_of(p, args[j].tensor), b = leading_of(q, args[i].tensor);
+            why = leading_differ(arena, &a, &b);
+        }
+    return why;
+}
+
 // The arguments with all leading dims as one where the function has one for them. NULL: *why they are not.
 static const EmuArg *merge_arguments(const Func *func, int count, const EmuArg *args, Arena *arena, const char **why) {
     EmuArg *merged = arena_copy(arena, args, sizeof *args * (size_t)count);
+    if (count > func_argument_count(func)) count = func_argument_count(func);
     *why = NULL;
-    for (int i = 0; i < count && i < func_argument_count(func) && !*why; i++) {
-        const Buf *buf = func_argument(func, i)->buf;
-        if (!buf || !buf->leading || !args[i].tensor) continue;
+    for (int i = 0; i < count && !*why; i++) {
+        const Buf *buf = with_leading(func, i, args);
+        if (!buf) continue;
         EmuTensor *tensor = merged[i].tensor = arena_copy(arena, args[i].tensor, sizeof *tensor);
         *why = merge_leading(arena, buf->name, buf->rank, &tensor->rank, tensor->shape, tensor->strides);
     }
+    if (!*why) *why = check_leading(func, count, args, arena);
     return *why ? NULL : merged;
 }
 

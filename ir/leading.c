@@ -43,3 +43,9 @@ const char *merge_leading(Arena *arena, const char *name, int rank, int *given, 
     *given = rank;
     return NULL;
 }
+
+const char *leading_differ(Arena *arena, const LeadingDims *a, const LeadingDims *b) {
+    bool same = a->count == b->count;
+    for (int d = 0; same && d < a->count; d++) same = a->shape[d] == b->shape[d];
+    return same ? NULL : arena_printf(arena, "the leading dims of '%s' and '%s' differ", a->name, b->name);
+}

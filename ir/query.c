@@ -109,10 +109,16 @@ bool loop_is_plain(const Stmt *loop) {
     return loop->loop.count == 1 && iter_is_plain(&loop->loop.iters[0]);
 }
 
+int64_t trip_count(int64_t begin, int64_t end, int64_t step) {
+    if (end <= begin || step <= 0) return 0;
+    uint64_t count = ((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step + 1;
+    return count > INT64_MAX ? INT64_MAX : (int64_t)count;
+}
+
 int64_t iter_count(const Iter *iter) {
     int64_t begin, end, step;
-    if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step)) return -1;
-    return end > begin ? (end - begin + step - 1) / step : 0;
+    bool known = expr_const(iter->begin, &begin) && expr_const(iter->end, &end) && expr_const(iter->step, &step);
+    return known ? trip_count(begin, end, step) : -1;
 }
 
 Expr *iter_trips(Arena *arena, const Iter *iter) {

@@ -18,6 +18,15 @@ bool param_takes_rank(const Buf *param, int rank);   // the argument's
 // many, in place; the arrays hold one more than *given. NULL, or why they are not one dim.
 const char *merge_leading(Arena *arena, const char *name, int rank, int *given, int64_t *shape, int64_t *strides);
 
+// The dims that an argument has in the place of the first of its parameter.
+typedef struct LeadingDims {
+    const char *name;
+    int count;
+    const int64_t *shape;
+} LeadingDims;
+// Of two parameters with one extent for them. NULL: they are the same; else why not.
+const char *leading_differ(Arena *arena, const LeadingDims *a, const LeadingDims *b);
+
 enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again
 
 // Where a loop over statements is: a path of blocks from its root to the current statement.
@@ -74,11 +83,12 @@ static inline bool block_calls(const Block *block, OpId op) {
     return block_first_call(block, op) != NULL;
 }
 
-bool below_any(const Stmt *stmt, StmtTest *is, void *user);   // one in its bodies
-bool stmt_contains(const Stmt *stmt, const Stmt *inner);      // below it
-bool iter_is_plain(const Iter *iter);                         // from 0 by 1
-bool loop_is_plain(const Stmt *loop);                         // one such iterator
-int64_t iter_count(const Iter *iter);                         // how many values it takes; -1: not known
+bool below_any(const Stmt *stmt, StmtTest *is, void *user);     // one in its bodies
+bool stmt_contains(const Stmt *stmt, const Stmt *inner);        // below it
+bool iter_is_plain(const Iter *iter);                           // from 0 by 1
+bool loop_is_plain(const Stmt *loop);                           // one such iterator
+int64_t trip_count(int64_t begin, int64_t end, int64_t step);   // of a loop; INT64_MAX: these or more
+int64_t iter_count(const Iter *iter);                           // how many values it takes; -1: not known
 // The same as an expression: (end - begin) divided by the step, rounded up.
 Expr *iter_trips(Arena *arena, const Iter *iter);
 // The indices are the loop's own iterators, in their order.

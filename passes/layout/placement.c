@@ -189,7 +189,8 @@ static const Reach *reach_of(const Placement *p, const Stmt *stmt) {
 // ---- questions about a statement and all below it ----
 
 #define EACH_TOUCH(touch, p, from, to)                                                                                 \
-    for (const Touch *touch = (p)->touches.items + (from), *touch##_end = (p)->touches.items + (to);                   \
+    for (const Touch *touch##_all = (p)->touches.items, *touch = touch##_all ? touch##_all + (from) : NULL,            \
+                     *touch##_end = touch##_all ? touch##_all + (to) : NULL;                                           \
          touch < touch##_end; touch++)
 
 static bool writes_within(const Placement *p, const Reach *reach, int fragment) {

@@ -256,21 +256,20 @@ bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, 
 }
 
 // ---- leading dims ----
-static bool same_leading(const LaunchArg *a, int dims_a, const LaunchArg *b, int dims_b) {
-    bool same = dims_a == dims_b;
-    for (int d = 0; same && d < dims_a; d++) same = a->shape[d] == b->shape[d];
-    return same;
+static LeadingDims leading_of(const PlanParam *param, const LaunchArg *arg) {
+    return (LeadingDims){param->name, arg->rank - param->rank + 1, arg->shape};
 }
 
 static const char *check_leading(Arena *arena, const PlanVariant *v, const LaunchArg *args) {
+    const char *why = NULL;
     for (int i = 0; i < v->params.count; i++)
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i && !why; j++) {
             const PlanParam *p = &v->params.items[j], *q = &v->params.items[i];
             if (!p->leading || !q->leading || strcmp(p->shape[0].text, q->shape[0].text) != 0) continue;
-            if (!same_leading(&args[j], args[j].rank - p->rank, &args[i], args[i].rank - q->rank))
-                return arena_printf(arena, "the leading dims of '%s' and '%s' differ", p->name, q->name);
+            LeadingDims a = leading_of(p, &args[j]), b = leading_of(q, &args[i]);
+            why = leading_differ(arena, &a, &b);
         }
-    return NULL;
+    return why;
 }
 
 // NULL: *out are the arguments with all leading dims as one where the variant has one for them; else why they are not.
