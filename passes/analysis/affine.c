@@ -187,6 +187,36 @@ static bool fold(BinaryOp op, int64_t a, int64_t b, int64_t *value) {
     return !shifts && (!divides || b > 0) && int_binary(op, TYPE_I64, a, b, value);
 }
 
+static bool type_holds(Type type, int64_t value) {
+    return int_wrap(type, value) == value;
+}
+
+static bool is_moderate(Type type, const Affine *a) {
+    bool moderate = a->known && type_holds(type, a->constant);
+    for (int i = 0; i < a->count; i++) moderate &= type_holds(type, a->terms[i].factor);
+    return moderate;
+}
+
+// The value of an expression, if its type holds it. A number of 8 or 16 bits may wrap and stay within a tile; one of 32
+// bits, of moderate terms, would leave it first.
+static Affine within(AffineEnv *env, const Expr *expr, Affine value) {
+    Type type = expr->type;
+    int64_t low, high;
+    if (!type_is_int(type) || type_bytes(type) == 8) return value;
+    if (type_bytes(type) == 4 && is_moderate(type, &value)) return value;
+    bool fits = affine_range(env, &value, &low, &high) && type_holds(type, low) && type_holds(type, high);
+    return fits ? value : opaque(env, expr);
+}
+
+static Affine cast(AffineEnv *env, const Expr *expr) {
+    Type from = expr->operand->type;
+    if (!type_is_int(expr->type) || !type_is_int(from)) return opaque(env, expr);
+    bool wider = type_bytes(from) < type_bytes(expr->type) &&
+                 (type_kind(from) == KIND_UINT || type_kind(expr->type) == KIND_INT);
+    Affine value = affine_of(env, expr->operand);
+    return wider || from == expr->type ? value : within(env, expr, value);
+}
+
 // a op b, decided by the range of b - a.
 static bool compared(const AffineEnv *env, BinaryOp op, Affine a, Affine b, int64_t *value) {
     int64_t low, high;
@@ -220,10 +250,10 @@ static Affine binary(AffineEnv *env, const Expr *expr) {
     Affine a = affine_of(env, expr->binary.a), b = affine_of(env, expr->binary.b);
     int64_t x, y, value;
     BinaryOp op = expr->binary.op;
-    if (op == BIN_ADD) return affine_add(a, b, 1);
-    if (op == BIN_SUB) return affine_add(a, b, -1);
-    if (op == BIN_MUL && affine_is_const(&b, &y)) return affine_add(affine_const(0), a, y);
-    if (op == BIN_MUL && affine_is_const(&a, &x)) return affine_add(affine_const(0), b, x);
+    if (op == BIN_ADD) return within(env, expr, affine_add(a, b, 1));
+    if (op == BIN_SUB) return within(env, expr, affine_add(a, b, -1));
+    if (op == BIN_MUL && affine_is_const(&b, &y)) return within(env, expr, affine_add(affine_const(0), a, y));
+    if (op == BIN_MUL && affine_is_const(&a, &x)) return within(env, expr, affine_add(affine_const(0), b, x));
     if (op_compares(op) && affine_distance(&a, &b, &y) && fold(op, 0, y, &value)) return affine_const(value);
     if (op_compares(op) && compared(env, op, a, b, &value)) return affine_const(value);
     if (op == BIN_MOD && affine_is_const(&b, &y) && y > 0) a = in_slots(env, a, y);
@@ -241,7 +271,7 @@ static Affine call(AffineEnv *env, const Expr *expr) {
     int64_t x, y, less;
     if (op != OP_CEILDIV && compared(env, BIN_LE, a, b, &less)) return less == (op == OP_MIN) ? a : b;
     bool divides = op == OP_CEILDIV && affine_is_const(&a, &x) && affine_is_const(&b, &y) && y > 0 && x >= 0;
-    return divides ? affine_const((x + y - 1) / y) : opaque(env, expr);
+    return divides ? affine_const(x / y + (x % y > 0)) : opaque(env, expr);
 }
 
 Affine affine_of(AffineEnv *env, const Expr *expr) {
@@ -253,12 +283,10 @@ Affine affine_of(AffineEnv *env, const Expr *expr) {
     }
     case EXPR_UNARY:
         if (expr->unary.op == UNARY_NEG && type_is_int(expr->type))
-            return affine_add(affine_const(0), affine_of(env, expr->unary.a), -1);
+            return within(env, expr, affine_add(affine_const(0), affine_of(env, expr->unary.a), -1));
         if (expr->unary.op == UNARY_NOT) return affine_add(affine_const(1), affine_of(env, expr->unary.a), -1);
         return opaque(env, expr);
-    case EXPR_CAST:
-        if (type_is_int(expr->type) && type_is_int(expr->operand->type)) return affine_of(env, expr->operand);
-        return opaque(env, expr);
+    case EXPR_CAST: return cast(env, expr);
     case EXPR_BINARY: return binary(env, expr);
     case EXPR_CALL: return call(env, expr);
     default: return opaque(env, expr);
