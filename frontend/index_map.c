@@ -54,7 +54,7 @@ static Expr *extent_of_binary(Sema *s, const View *view, Expr *e) {
     if (e->binary.op == BIN_ADD) return extent_of_sum(s, view, a, b);
     Expr *inner = extent_of(s, view, a);
     int64_t x, y;
-    if (!inner || uses_coordinates(view, b)) return NULL;
+    if (!inner || uses_coordinates(view, b) || (expr_const(b, &y) && y <= 0)) return NULL;
     switch (e->binary.op) {
     case BIN_MUL: return e_plus(s->arena, e_mul(s->arena, e_sub(s->arena, inner, e_int(s->arena, 1)), b), 1);
     case BIN_DIV: return E_CALL(s->arena, OP_CEILDIV, arg_value(inner), arg_value(b));
@@ -63,11 +63,12 @@ static Expr *extent_of_binary(Sema *s, const View *view, Expr *e) {
     }
 }
 
-// One more than the largest value of an index; NULL: it is none.
+// One more than the largest value of an index; NULL: it is none, or may be negative.
 static Expr *extent_of(Sema *s, const View *view, Expr *e) {
     int k = coordinate_of(view, e);
+    int64_t value;
     if (k >= 0) return view->shape[k];
-    if (!uses_coordinates(view, e)) return e_plus(s->arena, e, 1);
+    if (!uses_coordinates(view, e)) return expr_const(e, &value) && value < 0 ? NULL : e_plus(s->arena, e, 1);
     return e->kind == EXPR_BINARY ? extent_of_binary(s, view, e) : NULL;
 }
 
@@ -134,7 +135,9 @@ View *index_map_read(Sema *s, const Node *param, Expr *const *shape, Expr **plac
         read_indices(s, param, view);
         for (int d = 0; d < map->count && !why; d++)
             if (!(places[d] = extent_of(s, view, view->index[d])))
-                why = arena_printf(s->arena, "has index %d, which is not made of coordinates by +, *, / and %%", d);
+                why = arena_printf(
+                    s->arena,
+                    "has index %d, which is not made of coordinates by + and by *, / and %% of positive numbers", d);
     }
     if (why && diag_errors(s->sink) == errors) diag(s->sink, param->span, T_INDEX_MAP, param->text, why);
     return why || diag_errors(s->sink) > errors ? NULL : view;

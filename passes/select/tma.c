@@ -251,7 +251,7 @@ static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out) {
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
-    if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_STMATRIX)) return "the target has no TMA";
+    if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
         return "TMA stores whole fragments of two dims";
     if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)

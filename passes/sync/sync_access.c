@@ -245,7 +245,7 @@ bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, 
     bool known = true;
     for (int d = 0; d < buf->stage_dims; d++) {
         known = known && access->dims[d].length == 1 && affine_is_const(&start[d], &at);
-        slot = slot * buf_extent(buf, d) + (known ? at : 0);
+        if (known) slot = slot * buf_extent(buf, d) + at;
         slots *= buf_extent(buf, d);
     }
     *begin = root->offset + (known ? slot * bytes : 0);

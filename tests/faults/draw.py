@@ -20,7 +20,7 @@ OPEN, CLOSE = "([{", ")]}"
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 SWAPPED = {"-", "/", "%", "<<"}
 COMMUTATIVE = {"e_add", "e_mul", "e_min", "e_max", "e_and", "e_or", "e_eq", "e_ne", "expr_equal", "larger", "smaller", "same_place",
-               "same_owners", "same_walk"}
+               "same_owners", "same_walk", "e_both", "e_xor", "layout_equal", "common_multiple", "strcmp"}
 KEYWORDS = {"if", "for", "while", "switch", "return", "sizeof", "else", "do", "case", "goto", "break", "continue"}
 
 
@@ -172,6 +172,8 @@ class Source:
             self.add("constant", f"{text} {sign} 1 for {text}", i, i, self.around(i, i, f"(fault(#, 1) ? {text} {sign} 1 : ", ")"))
 
     def enumerator(self, i):
+        if self.at(i - 1) == "[" and "_MAX_" in self.at(i):
+            return   # the length of an array, which may be longer
         other = self.enumerators.get(self.at(i))
         if other and self.at(i - 1) not in ("case", "."):
             self.add("enumerator", f"{other} for {self.at(i)}", i, i, self.around(i, i, f"(fault(#, 1) ? {other} : ", ")"))

@@ -219,6 +219,55 @@ static void any_numbers_have_clocks(void **state) {
     }
 }
 
+// ---- tiles ----
+
+#define TILE(NAME, LOADS, PRODUCTS, STORE)                                                                             \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M]) {\n"                          \
+    "    grid (i in ceildiv(M, 128), j in ceildiv(N, 64)) threads 128 {\n"                                             \
+    "        shared As: bf16[128, 64], Bs: bf16[64, 64], A2: bf16[128, 64], B2: bf16[64, 64];\n"                       \
+    "        fragment acc: f32[128, 64];\n"                                                                            \
+    "        fill(acc, 0);\n"                                                                                          \
+    "        pipelined (k in ceildiv(K, 128), stages = 3) {\n"                                                         \
+    "            copy(A[i * 128, k * 128], As);\n"                                                                     \
+    "            copy(B[j * 64, k * 128], Bs);\n" LOADS PRODUCTS "        }\n" STORE ";\n    }\n}\n"
+#define MORE_A "            copy(A[i * 128, k * 128 + 64], A2);\n"
+#define MORE_B "            copy(B[j * 64, k * 128 + 64], B2);\n"
+
+typedef struct TileCost {
+    int64_t m, n, k;
+} TileCost;
+
+static TileCost tile_of(Arena *arena, Module *module, const char *name) {
+    TileCost tile = {0};
+    PingpongCost cost;
+    assert_true(cooperative_tile(arena, target_named("sm_90a"), kernel_named(module, name), &tile.m, &tile.n, &cost));
+    tile.k = cost.k;
+    return tile;
+}
+
+static void check_tile(Arena *arena, Module *module, const char *name, TileCost expected) {
+    TileCost tile = tile_of(arena, module, name);
+    assert_int_equal(tile.m, expected.m);
+    assert_int_equal(tile.n, expected.n);
+    assert_int_equal(tile.k, expected.k);
+}
+
+// Rows and columns of C, also where the result is stored transposed; k counts each operand of a step a single time.
+static void tiles_are_those_of_the_result(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Module *module = module_of(
+        *state, &failure,
+        TILE("plain", "", "gemm(As, Bs.T, acc);\n", "copy(acc, C[i * 128, j * 64])")
+            TILE("across", "", "gemm(As, Bs.T, acc);\n", "transpose(acc, D[j * 64, i * 128])") TILE(
+                "two", MORE_A MORE_B, "gemm(As, Bs.T, acc);\ngemm(A2, B2.T, acc);\n", "copy(acc, C[i * 128, j * 64])")
+                TILE("again", MORE_B, "gemm(As, Bs.T, acc);\ngemm(As, B2.T, acc);\n", "copy(acc, C[i * 128, j * 64])"));
+    check_tile(*state, module, "plain", (TileCost){128, 64, 64});
+    check_tile(*state, module, "across", (TileCost){64, 128, 64});
+    check_tile(*state, module, "two", (TileCost){128, 64, 128});
+    check_tile(*state, module, "again", (TileCost){128, 64, 64});
+}
+
 // ---- steps ----
 
 #define STEPS(NAME, TRIPS)                                                                                             \
@@ -261,6 +310,7 @@ int main(void) {
         cmocka_unit_test(hidden_tails_count_once),  cmocka_unit_test(few_readers_wait_for_memory),
         cmocka_unit_test(clusters_share_steps),     cmocka_unit_test(slices_fill_the_device),
         cmocka_unit_test(any_numbers_have_clocks),  IN_ARENA(steps_are_those_of_the_longest_tile),
+        IN_ARENA(tiles_are_those_of_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,8 @@ static void stale_analyses_are_found(void **state) {
     context.sink = diag_sink_new(*state);
     report_stale_analysis(&context, "select");
     assert_int_equal(diag_view(context.sink, 0).code, T_STALE_ANALYSIS);
+    assert_non_null(strstr(diag_view(context.sink, 0).message, "pass 'select' keeps"));
+    assert_non_null(strstr(diag_view(context.sink, 0).message, analysis_text(ANALYSIS_SPECIALIZATION)));
     keep_analyses(context.analyses, 0);
     assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
 }
