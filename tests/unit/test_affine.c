@@ -66,9 +66,9 @@ static void narrow_casts_are_unknown(void **state) {
     Var *x = var_new(*state, "x", VAR_LET, TYPE_I64, (Span){0});
     affine_forget(env, x);
     Expr *near = e_cast(*state, TYPE_U8, e_var(*state, x)), *far = e_cast(*state, TYPE_U8, sum_of(*state, x, 1, 256));
-    Affine a = affine_of(env, near), b = affine_of(env, far), apart = affine_add(b, a, -1);
+    Affine a = affine_of(env, near), b = affine_of(env, far), between = affine_add(b, a, -1);
     int64_t distance;
-    assert_false(affine_is_const(&apart, &distance) && distance != 0);
+    assert_false(affine_is_const(&between, &distance) && distance != 0);
 }
 
 int main(void) {
