@@ -47,8 +47,8 @@ function(tilec_library name target)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR})
-  install(TARGETS ${target}_shared)
-  install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS ${target}_shared LIBRARY COMPONENT ${name} NAMELINK_COMPONENT dev)
+  install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 endfunction()
 
 tilec_library(tilec tilec tilec_version tilec_compile tilec_launch)
@@ -83,7 +83,8 @@ set(TILEC_PC_NAME tilec-launch)
 set(TILEC_PC_DESCRIPTION "launches GPU kernels compiled by tilec")
 configure_file(cmake/tilec.pc.in tilec-launch.pc @ONLY)
 
-install(DIRECTORY include/tilec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY include/tilec DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(FILES cmake/TilecKernel.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/TilecConfigVersion.cmake
-        DESTINATION ${package_dir})
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc ${CMAKE_CURRENT_BINARY_DIR}/tilec-launch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+        DESTINATION ${package_dir} COMPONENT dev)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/tilec.pc ${CMAKE_CURRENT_BINARY_DIR}/tilec-launch.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT dev)

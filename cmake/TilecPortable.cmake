@@ -9,6 +9,12 @@ int main(void) { return 0; }" TILEC_GLIBC_IS_NEW)
 find_library(TILEC_LIBPTHREAD libpthread.so.0)   # where the functions were; empty in a new glibc, which has it for old programs
 find_library(TILEC_LIBDL libdl.so.2)
 
+if(TILEC_PORTABLE)
+  set(TILEC_STATIC_ZLIB libz.a)
+  set(TILEC_STATIC_ZSTD libzstd.a)
+  set(TILEC_STATIC_SQLITE libsqlite3.a)
+endif()
+
 function(tilec_portable target)
   if(NOT TILEC_PORTABLE OR TILEC_COVERAGE OR NOT TILEC_GLIBC_IS_NEW OR NOT TILEC_LIBPTHREAD OR NOT TILEC_LIBDL)
     return()

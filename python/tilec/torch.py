@@ -40,7 +40,7 @@ class Operator:
         self._bindings = [(at, d - len(p.dims), name) for at, p in enumerate(self.inputs) for d, name in enumerate(p.dims)
                           if name is not None and name not in kernel.source.consts]
         self._first = next((at for at, p in enumerate(self.inputs) if p.is_tensor), None)
-        self._dense = [at for at, p in enumerate(self.inputs) if p.mode == "in" and not p.strides]
+        self._read = [(at, self._strides_of(p)) for at, p in enumerate(self.inputs) if p.mode == "in"]
         self._type_sources = {p.type: at for at, p in reversed(list(enumerate(self.inputs)))
                               if p.is_tensor and p.type in kernel.type_names}
         self._like = [self._input_like(p) for p in self.outputs]
@@ -63,6 +63,13 @@ class Operator:
                 if p.is_tensor and p.strides and p.shape == output.shape:
                     return at
         return None
+
+    def _strides_of(self, p):
+        """What the strides of an input have to be: (dim from the end, value by names) for each that is not free. None: dense."""
+        if not p.strides:
+            return None
+        free = set(p.strides) - {dim for q in self.kernel.params for dim in q.dims} - set(self.kernel.names) - set(self.kernel.source.consts)
+        return [(d - len(p.strides), parse(text)) for d, text in enumerate(p.strides) if text not in free]
 
     # ---- schema ----
 
@@ -139,11 +146,13 @@ class Operator:
 
     def run(self, *args, **keywords):
         """On tensors with memory."""
-        args = list(args)
-        for at in self._dense:
-            if not args[at].is_contiguous():
-                args[at] = args[at].contiguous()
-        outputs = self._make_outputs(args, keywords, self._names_of(args, keywords)) if self.outputs else []
+        args, names = list(args), self._names_of(args, keywords)
+        for at, strides in self._read:
+            x = args[at]
+            fits = x.is_contiguous() if strides is None else all(x.stride(d) == of(names) for d, of in strides)
+            if not fits:
+                args[at] = x.contiguous()
+        outputs = self._make_outputs(args, keywords, names) if self.outputs else []
         given, made = iter(args), iter(outputs)
         full = [next(made if p.mode == "out" else given) for p in self.kernel.params]
         if keywords:

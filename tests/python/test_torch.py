@@ -4,6 +4,8 @@ On the CPU, or with TILEC_TEST_DEVICE=cuda on a device, where streams and graphs
 """
 import os
 import pathlib
+import subprocess
+import sys
 import unittest
 
 import torch
@@ -99,6 +101,29 @@ class Examples(unittest.TestCase):
         args = lambda t, h, d, p: (randn(t, h, d), randn(p, d // 2, dtype=F32), randn(p, d // 2, dtype=F32), torch.randint(0, p, (t,), dtype=I32))
         self.check(example("rotary").rotary, rotary_reference, args(3, 4, 20, 9), other_args=args(5, 2, 34, 11))
 
+    def test_views_of_one_product(self):
+        """Queries, keys and values as columns of one tensor: taken as they are; what does not fit is copied."""
+        tokens, heads, groups, d = 5, 4, 2, 16
+        qkv = randn(tokens, (heads + 2 * groups) * d)
+        q, k, v = (part.view(tokens, -1, d) for part in qkv.split([heads * d, groups * d, groups * d], -1))
+        angles = randn(9, d // 2, dtype=F32), randn(9, d // 2, dtype=F32), torch.randint(0, 9, (tokens,), dtype=I32)
+        rotary, append = example("rotary").rotary, example("paged_append").paged_append
+        slot, cache = torch.arange(tokens, dtype=I32) + 2, torch.zeros(2, 3, 8, groups, d, dtype=BF16)
+        copies, contiguous = [], torch.Tensor.contiguous
+        torch.Tensor.contiguous = lambda x, *rest, **more: copies.append(x) or contiguous(x, *rest, **more)
+        try:
+            rotated = rotary(q, *angles)
+            append(k, v, slot, cache[0], cache[1])
+            self.assertEqual(len(copies), 0)
+            self.same(rotary(q.transpose(0, 1).contiguous().transpose(0, 1), *angles), rotated, 0)
+            self.same(rotary(q.flip(2).transpose(1, 2).contiguous().transpose(1, 2).flip(2), *angles), rotated, 0)
+            self.assertGreater(len(copies), 2)
+        finally:
+            torch.Tensor.contiguous = contiguous
+        self.same(rotated, rotary_reference(q, *angles), 2e-2)
+        self.same(cache[0].view(-1, groups, d)[2:2 + tokens], k, 0)
+        self.same(cache[1].view(-1, groups, d)[2:2 + tokens], v, 0)
+
     def test_cross_entropy(self):
         reference = lambda x, target: F.cross_entropy(x.float(), target, reduction="none")
         self.check(example("cross_entropy").cross_entropy, reference, (randn(6, 50), torch.randint(0, 50, (6,), dtype=I64)))
@@ -182,6 +207,28 @@ class Operators(unittest.TestCase):
             got, = torch.autograd.grad(run(x, 1.5).sin().sum(), x)
             want, = torch.autograd.grad((x * x * 1.5).sin().sum(), x)
             torch.testing.assert_close(got, want)
+
+    def test_print_and_assert(self):
+        """What a kernel prints, and what it asserts, with its place: of the emulator by tilec, of a device by its driver."""
+        script = f"""
+import tilec, torch
+kernel = tilec.load(source='kernel speaks(x: i32[N]) {{ grid (i in 1) threads 32 {{ thread (t in 1) {{ '
+                    'print("x is", x[0]); assert(x[0] == 3, "x has to be 3"); }} }} }}', name="speaks.tile")["speaks"]
+for value in (3, 5):
+    try:
+        kernel(torch.full((4,), value, dtype=torch.int32, device="{DEVICE}"))
+        if "{DEVICE}" == "cuda":
+            torch.cuda.synchronize()
+    except (tilec.Error, RuntimeError) as error:
+        print("raised:", value, error, flush=True)
+"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
+        self.assertIn("x is 3", done.stdout)
+        self.assertIn("x is 5", done.stdout)
+        self.assertIn("raised: 5", done.stdout)
+        self.assertNotIn("raised: 3", done.stdout)
+        self.assertIn("x has to be 3", done.stdout + done.stderr)
+        self.assertIn("speaks.tile:1", done.stdout + done.stderr)
 
     def test_plain_kernels_take_tensors_of_torch(self):
         add = tilec.load(EXAMPLES / "vector_add.tile")["vector_add"]

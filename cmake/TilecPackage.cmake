@@ -1,0 +1,56 @@
+# Packages for Debian: `cpack -G DEB` of a build by the preset `package`, which links what Debian has. tilec: the program;
+# libtilec0, libtilec-launch0: the shared libraries; libtilec-dev: what is needed to build with them.
+set(CPACK_PACKAGE_NAME tilec)
+set(CPACK_PACKAGE_CONTACT "The tilec authors <tilec@example.org>")
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_COMPONENTS_ALL tilec libtilec libtilec-launch dev)
+set(CPACK_COMPONENTS_GROUPING IGNORE)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+
+# tilec_deb(COMPONENT PACKAGE SECTION SUMMARY DESCRIPTION...)
+function(tilec_deb component package section summary)
+  string(TOUPPER ${component} upper)
+  string(JOIN "\n" description "${summary}" ${ARGN})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${package} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section} PARENT_SCOPE)
+  set(CPACK_DEBIAN_${upper}_DESCRIPTION "${description}" PARENT_SCOPE)
+  set(CPACK_COMPONENT_${upper}_DESCRIPTION "${description}" PARENT_SCOPE)
+  set(doc ${CMAKE_INSTALL_DATADIR}/doc/${package})
+  install(FILES ${PROJECT_BINARY_DIR}/package/copyright ${PROJECT_BINARY_DIR}/package/changelog.gz DESTINATION ${doc} COMPONENT ${component}
+          EXCLUDE_FROM_ALL)
+endfunction()
+
+# The licence of what is linked in stands in the same file; the changelog is the tree's, packed without a time.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
+file(WRITE ${PROJECT_BINARY_DIR}/package/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: tilec
+
+Files: *
+Copyright: The tilec authors
+License: Apache-2.0
+ On Debian systems, the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.
+
+Comment: The program and the libraries contain parts of LLVM, which are under the Apache License, version 2.0, with LLVM exceptions.
+")
+find_program(GZIP gzip)
+if(GZIP)
+  execute_process(COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/changelog.gz)
+endif()
+
+tilec_deb(tilec tilec devel "compiler for GPU tile kernels" "tilec compiles kernels that are written with tiles to PTX and cubin for NVIDIA"
+          "GPUs, tests them on an emulator of the CPU, and times and tunes them.")
+tilec_deb(libtilec libtilec0 libs "compiles and launches GPU tile kernels" "The library opens, launches and emulates kernels in the language of tilec;" "the program tilec compiles for it.")
+tilec_deb(libtilec-launch libtilec-launch0 libs "launches compiled GPU tile kernels" "The library launches kernels that tilec has compiled elsewhere, and needs no" "compiler.")
+tilec_deb(dev libtilec-dev libdevel "headers and libraries of tilec" "The header, static libraries, and files for CMake and pkg-config, to build" "programs that compile or launch kernels with tilec.")
+set(CPACK_DEBIAN_LIBTILEC_PACKAGE_RECOMMENDS tilec)
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtilec0 (= ${PROJECT_VERSION}), libtilec-launch0 (= ${PROJECT_VERSION})")
+include(CPack)
