@@ -47,7 +47,7 @@ function(tilec_library name target)
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR})
-  install(TARGETS ${target}_shared LIBRARY COMPONENT ${name} NAMELINK_COMPONENT dev)
+  install(TARGETS ${target}_shared LIBRARY COMPONENT lib${name} NAMELINK_COMPONENT dev)
   install(FILES ${archive} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 endfunction()
 

@@ -29,22 +29,34 @@ function(tilec_deb component package section summary)
           EXCLUDE_FROM_ALL)
 endfunction()
 
-# The licence of what is linked in stands in the same file; the changelog is the tree's, packed without a time.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 file(WRITE ${PROJECT_BINARY_DIR}/package/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: tilec
 
 Files: *
-Copyright: The tilec authors
+Copyright: Copyright 2026 The tilec authors
 License: Apache-2.0
  On Debian systems, the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.
 
-Comment: The program and the libraries contain parts of LLVM, which are under the Apache License, version 2.0, with LLVM exceptions.
+Comment: The program and the libraries contain LLVM, which is under the Apache License, version 2.0, with LLVM exceptions.
 ")
-find_program(GZIP gzip)
-if(GZIP)
-  execute_process(COMMAND ${GZIP} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/changelog.gz)
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)   # SOURCE_DATE_EPOCH, where it is set
+file(WRITE ${PROJECT_BINARY_DIR}/package/changelog "tilec (${PROJECT_VERSION}) unstable; urgency=medium
+
+  * CHANGELOG.md of the sources says what changed.
+
+ -- ${CPACK_PACKAGE_CONTACT}  ${date}
+")
+find_program(TILEC_GZIP gzip)
+if(TILEC_GZIP)
+  execute_process(COMMAND ${TILEC_GZIP} -9nc ${PROJECT_BINARY_DIR}/package/changelog OUTPUT_FILE ${PROJECT_BINARY_DIR}/package/changelog.gz)
 endif()
+
+# ldconfig runs by a trigger. CPack would add scripts that call it, unless it is told of some: there are none.
+file(WRITE ${PROJECT_BINARY_DIR}/package/triggers "activate-noawait ldconfig\n")
+foreach(library LIBTILEC LIBTILEC-LAUNCH)
+  set(CPACK_DEBIAN_${library}_PACKAGE_CONTROL_EXTRA "${PROJECT_BINARY_DIR}/package/triggers;no_script/postinst;no_script/postrm")
+endforeach()
 
 tilec_deb(tilec tilec devel "compiler for GPU tile kernels" "tilec compiles kernels that are written with tiles to PTX and cubin for NVIDIA"
           "GPUs, tests them on an emulator of the CPU, and times and tunes them.")

@@ -105,7 +105,7 @@ class Examples(unittest.TestCase):
         """Queries, keys and values as columns of one tensor: taken as they are; what does not fit is copied."""
         tokens, heads, groups, d = 5, 4, 2, 16
         qkv = randn(tokens, (heads + 2 * groups) * d)
-        q, k, v = (part.view(tokens, -1, d) for part in qkv.split([heads * d, groups * d, groups * d], -1))
+        q, k, v = (columns.view(tokens, -1, d) for columns in qkv.split([heads * d, groups * d, groups * d], -1))
         angles = randn(9, d // 2, dtype=F32), randn(9, d // 2, dtype=F32), torch.randint(0, 9, (tokens,), dtype=I32)
         rotary, append = example("rotary").rotary, example("paged_append").paged_append
         slot, cache = torch.arange(tokens, dtype=I32) + 2, torch.zeros(2, 3, 8, groups, d, dtype=BF16)
