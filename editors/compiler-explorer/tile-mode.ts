@@ -6,10 +6,10 @@ function definition(): monaco.languages.IMonarchLanguage {
     return {
         keywords: [
             'kernel', 'program', 'fn', 'macro', 'import', 'const', 'reference', 'test', 'tolerance', 'tune',
-            'assume', 'when', 'scratch', 'grid', 'threads', 'cluster', 'persistent', 'raster', 'regs', 'role',
-            'async', 'thread', 'shared', 'fragment', 'local', 'var', 'let', 'layout', 'strides', 'for', 'unroll',
-            'vectorized', 'parallel', 'pipelined', 'while', 'if', 'else', 'break', 'return', 'in', 'out', 'inout',
-            'step', 'channel', 'slots', 'readers', 'produce', 'consume', 'ordered',
+            'assume', 'when', 'cost', 'scratch', 'grid', 'threads', 'cluster', 'persistent', 'raster', 'regs',
+            'role', 'async', 'thread', 'shared', 'fragment', 'local', 'var', 'let', 'layout', 'strides', 'for',
+            'unroll', 'vectorized', 'parallel', 'pipelined', 'while', 'if', 'else', 'break', 'return', 'in', 'out',
+            'inout', 'step', 'channel', 'slots', 'readers', 'produce', 'consume', 'ordered',
         ],
         types: [
             'bool', 'i8', 'i16', 'i32', 'i64', 'u8', 'u16', 'u32', 'u64', 'f16', 'bf16', 'f32', 'f64', 'e4m3',

@@ -6,6 +6,7 @@ Ends with 77 where there is no libtree-sitter.
 
 import ctypes
 import filecmp
+import json
 import pathlib
 import random
 import re
@@ -114,6 +115,8 @@ def check_tree(grammar):
     assert len(files) > 200
     for path in files:
         assert tilec_takes(path) and grammar.takes(path.read_bytes()), path
+    lowered = subprocess.run([TILEC, "opt", SOURCE / "examples/gemm.tile", "--target=sm_90a"], capture_output=True, check=True).stdout
+    assert b"@" in lowered and grammar.takes(lowered)   # what passes write
 
 
 def check_damaged(grammar, folder):
@@ -150,6 +153,9 @@ def check_highlights(grammar):
     for color in COLORS:
         assert color in found, (color, found)
     words = set(re.findall(r'"type": "STRING",\s*"value": "([^"]+)"', (FOLDER / "src/grammar.json").read_text()))
+    rules = json.loads((SOURCE / "editors/vscode/syntaxes/tile.tmLanguage.json").read_text())["patterns"]
+    keywords = next(rule["match"] for rule in rules if rule["name"].startswith("keyword"))
+    assert words >= set(re.search(r"\((.*)\)", keywords)[1].split("|")), "grammar.js lacks a word of the language"
     missing = words - set(re.findall(r'"([^"]+)"', query.decode()))
     assert not missing, f"highlights.scm has no color for {missing}"
 
