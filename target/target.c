@@ -48,7 +48,7 @@ static const Target targets[] = {
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx86",
      .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, L2(50)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx86", .summary = "Hopper: H100, H200",
-     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50),
+     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50), .clock_mhz = 1755, .launch_ns = 2000,
      .wgmma = {.k_bytes = 32,
                .strip_bytes = 128,
                .work_clocks = 3,

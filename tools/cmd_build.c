@@ -33,7 +33,9 @@ typedef struct Build {
     Tool *tool;
     Loader loader;
     CompileOptions options;
-    unsigned emit;   // bit per KindId
+    unsigned emit;             // bit per KindId
+    const LaunchFor *launch;   // NULL: any
+    int64_t variants;          // 0: not given
     int emit_count;
     const char *output;   // NULL: not given
     bool in_folder;       // `output` is a folder
@@ -270,6 +272,9 @@ static bool build_inside(Build *b, const Target **targets) {
     b->options.llvm = b->emit >> LLVM & 1;
     b->loader = tool_loader(tool, targets[0]);
     if (!loader_open(&b->loader, b->path) || !tool_record(tool, b->path, &b->loader)) return false;
+    b->loader.launch = b->launch;
+    b->loader.variants = (int)b->variants;
+    b->loader.shape = b->launch ? b->launch->values : NULL;
     for (int i = 0; targets[i]; i++) {
         b->options.target = b->loader.target = targets[i];
         if (!arena_scope(tool->failure, build_target, b)) return false;
@@ -298,6 +303,13 @@ static bool build_products(Build *b, const Target **targets) {
     if (!ask_open(tool, b->path, targets[0], &asked) || !ask_record(tool, b->path, &asked)) return false;
     asked.request.assemble = b->options.upto == UPTO_CUBIN;
     asked.request.repro_dir = repro_folder(tool);
+    asked.request.variants = b->variants;
+    if (b->launch) {
+        asked.request.for_launch = asked.request.for_shape = true;
+        asked.request.kernel = b->launch->kernel;
+        asked.request.shape_count = b->launch->values->count;
+        asked.request.shape = b->launch->values->items;
+    }
     for (int i = 0; targets[i]; i++) {
         b->options.target = targets[i];
         asked.request.target = targets[i]->name;
@@ -354,6 +366,7 @@ bool command_build(Tool *tool, int *code) {
     Build b = {.tool = tool, .code = code};
     const Target **targets = tool_targets(tool, "sm_90a");
     int64_t optimize = 1;
+    bool launch_good;
     if (!targets || option_choice(&tool->options, tool->sink, OPTION_DEPENDENCIES, 0) < 0 || !choose_output(&b) ||
         !check_files(&b) || !choose_kinds(&b))
         return false;
@@ -361,6 +374,8 @@ bool command_build(Tool *tool, int *code) {
     b.options = compile_options(NULL);
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
+    b.launch = tool_launch(tool, &launch_good);
+    if (!launch_good || !option_number(&tool->options, tool->sink, OPTION_VARIANTS, 1, 23, &b.variants)) return false;
     b.options.optimize = (int)optimize;
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
     b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);

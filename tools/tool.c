@@ -64,6 +64,32 @@ bool tool_defines(Tool *tool, int *count, const Define **defines) {
     return true;
 }
 
+static bool read_value(Tool *tool, const char *item, RecordValue *out) {
+    const char *equals = strchr(item, '=');
+    if (!equals || equals == item) {
+        diag(tool->sink, NOWHERE, T_OPTION_VALUE, "for", item, "NAME=VALUE");
+        return false;
+    }
+    out->name = arena_strndup(tool->arena, item, (size_t)(equals - item));
+    return option_read_number(tool->sink, OPTION_FOR, equals + 1, INT64_MIN, INT64_MAX, &out->value);
+}
+
+const LaunchFor *tool_launch(Tool *tool, bool *ok) {
+    const char *given = option_text(&tool->options, OPTION_FOR, NULL);
+    *ok = true;
+    if (!given) return NULL;
+    RecordValues *values = NEW(tool->arena, RecordValues);
+    char *text = arena_strdup(tool->arena, given), *rest = NULL;
+    for (char *item = strtok_r(text, ",", &rest); item && *ok; item = strtok_r(NULL, ",", &rest)) {
+        RecordValue value = {0};
+        *ok = read_value(tool, item, &value);
+        vec_push(tool->arena, values, value);
+    }
+    LaunchFor *launch = NEW(tool->arena, LaunchFor);
+    *launch = (LaunchFor){.kernel = option_text(&tool->options, OPTION_ONLY, NULL), .values = values};
+    return *ok ? launch : NULL;
+}
+
 static const Target *find_target(Tool *tool, const char *name) {
     const Target *target = target_named(name);
     if (target) return target;

@@ -60,6 +60,8 @@ const char *tool_file(Tool *tool);   // the only operand; NULL: reported
 bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports, returns false
 // -D options, in order. False: reported.
 bool tool_defines(Tool *tool, int *count, const Define **defines);
+// The values of --for, with the kernel of --only. NULL: it is not given, or (*ok is false) reported.
+const LaunchFor *tool_launch(Tool *tool, bool *ok);
 // --target, a comma-separated list; `otherwise`: the default. The result is NULL-terminated; NULL: reported.
 const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one

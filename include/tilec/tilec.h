@@ -130,6 +130,7 @@ TILEC_API void tilec_context_destroy(TilecContext *context);
 // ---- compiling ----
 
 typedef struct TilecArtefact TilecArtefact;
+struct TilecArg;   // below
 
 // The value of a compile-time name, a tunable or a const of the file, as text: {"BM", "128"}, {"E", "bf16"}.
 typedef struct TilecDefine {
@@ -186,6 +187,14 @@ typedef struct TilecCompileOptions {
 TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                                     const TilecCompileOptions *options, TilecArtefact **artefact,
                                     TilecDiagnostics **diagnostics);
+
+// The same for one launch: the variant of `kernel` that these arguments take, and what it launches, and nothing else. That is a
+// fraction of the work; launches that it does not serve are refused (T0906), and want a compile of their own. What counts is
+// types, shapes, strides, scalars and the alignment of addresses.
+TILEC_API TilecStatus tilec_compile_for(TilecContext *context, const char *name, const char *text, size_t length,
+                                        const TilecCompileOptions *options, const char *kernel,
+                                        const struct TilecArg *args, size_t arg_count, TilecArtefact **artefact,
+                                        TilecDiagnostics **diagnostics);
 
 // Opens an artefact from the bytes of a cubin that tilec made. The bytes are copied.
 TILEC_API TilecStatus tilec_artefact_open(TilecContext *context, const void *cubin, size_t size,
@@ -386,6 +395,8 @@ typedef struct TilecSelection {
     int threads;            // per CTA
     int64_t shared_bytes;   // per CTA
     int64_t workspace;      // bytes, of tilec_workspace_size
+    double
+        microseconds;   // that the launch takes on the device, as the cost model predicts; 0: the variant has no cost
 } TilecSelection;
 
 // Fills *out, whose `size` is set, with what a launch with these arguments does on a device of `multiprocessors`. Types

@@ -256,6 +256,10 @@ static void drop_needless(TileVec *tiles, double worth) {
     }
 }
 
+static int most_tiles(const TileSearch *search, int most) {
+    return search->most > 0 && search->most < most ? search->most : most;
+}
+
 static void keep_few(const TileSearch *search, TileVec *tiles) {
     const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6, UNSERVED = 1e6;   // of the time of one problem
     double least[PROBLEMS], times[PROBLEMS];
@@ -268,7 +272,8 @@ static void keep_few(const TileSearch *search, TileVec *tiles) {
     VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
     VEC_EACH (TileCandidate, tile, tiles)
         for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
-    while (kept < tiles->count && kept < MOST_TILES && take_best(tiles, kept, times) > WORTH_A_TILE) kept++;
+    int most = most_tiles(search, MOST_TILES);
+    while (kept < tiles->count && kept < most && take_best(tiles, kept, times) > WORTH_A_TILE) kept++;
     tiles->count = kept;
     drop_needless(tiles, NEEDLESS);
     put_largest_last(tiles);
@@ -281,14 +286,15 @@ static void keep_splits(const TileSearch *search, TileChoice *choice) {
     set_times(search, &choice->splits, PROBLEMS);
     for (int p = PROBLEMS; p < COUNT_OF(problems); p++) times[p] = NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, PROBLEMS, COUNT_OF(problems));
-    for (int kept = 0; kept < MOST_SPLITS && choice->tiles.count > 0; kept++) {
+    int most = most_tiles(search, MOST_VARIANTS), room = smaller(most - choice->tiles.count, MOST_SPLITS);
+    for (int kept = 0; kept < room && choice->tiles.count > 0; kept++) {
         const TileCandidate *best = NULL;
-        double most = WORTH_A_SPLIT;
+        double largest = WORTH_A_SPLIT;
         VEC_EACH (const TileCandidate, tile, &choice->splits) {
             double gain = 0;
             for (int p = PROBLEMS; p < COUNT_OF(problems); p++)
                 if (tile->times[p] < times[p]) gain += (times[p] - tile->times[p]) / times[p];
-            if (gain > most) most = gain, best = tile;
+            if (gain > largest) largest = gain, best = tile;
         }
         if (!best) return;
         vec_push(search->arena, &choice->tiles, *best);

@@ -21,6 +21,7 @@ typedef struct TileSearch {
     Arena *arena;
     const Target *target;
     bool try_all;          // reject every combination, to visit them all
+    int most;              // tiles of a kernel at most; 0: MOST_VARIANTS
     const char *kernel;    // the kernel being searched, or the first without a combination that fits
     const char *variant;   // its key: name, line, condition
     Span loc;              // its location

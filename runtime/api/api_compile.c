@@ -19,8 +19,11 @@ typedef struct CompileJob {
     TilecCompileOptions options;
     CompileRequest request;
     CompilerOptions asked;
-    bool asks;       // a compiler, which nothing that is kept spares
-    int64_t start;   // milliseconds_now
+    bool asks;            // a compiler, which nothing that is kept spares
+    int64_t start;        // milliseconds_now
+    const char *kernel;   // NULL: compiled for any launch; else for one, with
+    const TilecArg *args;
+    size_t count;
     TilecArtefact **out;
 } CompileJob;
 
@@ -167,6 +170,21 @@ static TilecStatus log_end(const CompileJob *c, TilecStatus status, const char *
     return status;
 }
 
+// Of addresses the alignment alone, so that other tensors of the shape find what was compiled.
+static void ask_for_launch(CompileJob *c) {
+    enum { ALIGNED = 256 };
+    SentArgument *args = NEW_ARRAY(c->job.arena, SentArgument, c->count + 1);
+    for (size_t i = 0; i < c->count; i++) {
+        args[i] = (SentArgument){.arg = argument_at(c->args, i), .same = -1};
+        args[i].arg.data = (void *)((uintptr_t)args[i].arg.data % ALIGNED);
+        args[i].arg.device = TILEC_ANY_DEVICE;
+    }
+    c->request.for_launch = true;
+    c->request.kernel = c->kernel;
+    c->request.arg_count = (int64_t)c->count;
+    c->request.args = args;
+}
+
 static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
     const TilecCompileOptions *options = &c->options;
@@ -174,6 +192,7 @@ static TilecStatus compile_elsewhere(Job *job) {
     CacheHash key;
     c->start = milliseconds_now();
     if (!make_request(c)) return log_end(c, status_of(job->sink, 0), NULL);
+    if (c->kernel) ask_for_launch(c);
     bool has_key = key_of(c, &cache, &key);
     if (has_key && find_recent(c, key)) return log_end(c, TILEC_OK, "from the context's memory");
     TilecStatus status = compile_anew(c, &cache, has_key ? &key : NULL);
@@ -190,21 +209,42 @@ static const char *fault_of(CompileJob *c, const TilecCompileOptions *options) {
     return named ? NULL : "a define has no name or no value";
 }
 
+static TilecStatus run_compile(TilecContext *context, CompileJob *c, const TilecCompileOptions *options,
+                               TilecDiagnostics **diagnostics) {
+    c->job.host = context->host;
+    c->compilers = &context->compilers;
+    c->recent = &context->recent;
+    const char *fault = fault_of(c, options);
+    if (!fault) fault = arguments_fault(c->args, c->count);
+    if (fault) return misuse(context->host, diagnostics, fault);
+    TilecStatus status = artefact_job_run(&c->job, compile_elsewhere, c->out, diagnostics);
+    compiler_end(&context->compilers, c->compiler);   // one that did not answer, or not as it should
+    return status;
+}
+
 TilecStatus tilec_compile(TilecContext *context, const char *name, const char *text, size_t length,
                           const TilecCompileOptions *options, TilecArtefact **artefact,
                           TilecDiagnostics **diagnostics) {
-    Allocator host = context ? context->host : libc_allocator;
     if (artefact) *artefact = NULL;
     if (!context || !name || !text || !options || !artefact)
-        return misuse(host, diagnostics, "tilec_compile takes no NULL but for the diagnostics");
-    CompileJob c = {.job = {.host = context->host}, .name = name, .text = text, .length = length, .out = artefact};
-    c.compilers = &context->compilers;
-    c.recent = &context->recent;
-    const char *fault = fault_of(&c, options);
-    if (fault) return misuse(host, diagnostics, fault);
-    TilecStatus status = artefact_job_run(&c.job, compile_elsewhere, artefact, diagnostics);
-    compiler_end(&context->compilers, c.compiler);   // one that did not answer, or not as it should
-    return status;
+        return misuse(context ? context->host : libc_allocator, diagnostics,
+                      "tilec_compile takes no NULL but for the diagnostics");
+    CompileJob c = {.name = name, .text = text, .length = length, .out = artefact};
+    return run_compile(context, &c, options, diagnostics);
+}
+
+TilecStatus tilec_compile_for(TilecContext *context, const char *name, const char *text, size_t length,
+                              const TilecCompileOptions *options, const char *kernel, const TilecArg *args,
+                              size_t arg_count, TilecArtefact **artefact, TilecDiagnostics **diagnostics) {
+    if (artefact) *artefact = NULL;
+    if (!context || !name || !text || !options || !kernel || (arg_count && !args) || !artefact)
+        return misuse(context ? context->host : libc_allocator, diagnostics,
+                      "tilec_compile_for takes no NULL but for the diagnostics");
+    CompileJob c = {.name = name, .text = text, .length = length, .out = artefact};
+    c.kernel = kernel;
+    c.args = args;
+    c.count = arg_count;
+    return run_compile(context, &c, options, diagnostics);
 }
 
 // ---- emulation ----

@@ -214,6 +214,7 @@ static TilecStatus choose(Job *job) {
     s->out.launches = planned.actions.count;
     s->out.workspace = planned.workspace;
     s->out.variant = variant_index(s->entry, planned.variant);
+    s->out.microseconds = plan_microseconds(s->plan, &planned, args);
     s->out.symbol = "";
     for (int i = planned.actions.count - 1; i >= 0; i--) {
         const Action *action = &planned.actions.items[i];

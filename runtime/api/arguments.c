@@ -135,14 +135,15 @@ const char *arguments_fault(const TilecArg *args, size_t count) {
     return NULL;
 }
 
-static void read_argument(const TilecArg *from, LaunchArg *to) {
-    to->is_tensor = from->kind == TILEC_TENSOR;
-    to->scalar = from->kind == TILEC_REAL ? (Scalar){.type = TYPE_F64, .real = from->real}
-                                          : (Scalar){.type = TYPE_I64, .integer = from->integer};
-    to->address = (uint64_t)(uintptr_t)from->data;
-    to->rank = from->rank;
-    memcpy(to->shape, from->shape, sizeof to->shape);
-    memcpy(to->strides, from->strides, sizeof to->strides);
+LaunchArg argument_read(const TilecArg *arg) {
+    LaunchArg out = {.is_tensor = arg->kind == TILEC_TENSOR,
+                     .address = (uint64_t)(uintptr_t)arg->data,
+                     .rank = arg->rank,
+                     .scalar = arg->kind == TILEC_REAL ? (Scalar){.type = TYPE_F64, .real = arg->real}
+                                                       : (Scalar){.type = TYPE_I64, .integer = arg->integer}};
+    memcpy(out.shape, arg->shape, sizeof out.shape);
+    memcpy(out.strides, arg->strides, sizeof out.strides);
+    return out;
 }
 
 // The parameter of an argument; NULL: none, or it takes no such argument, which dispatch reports.
@@ -174,7 +175,7 @@ const LaunchArg *arguments_read(Arena *arena, DiagSink *sink, const PlanEntry *e
     for (size_t i = 0; i < count; i++) {
         TilecArg arg = argument_at(args, i);
         const PlanParam *p = param_of(entry, i, &arg);
-        read_argument(&arg, &out[i]);
+        out[i] = argument_read(&arg);
         if (p && !fits_param(sink, entry, p, &arg)) return NULL;
     }
     return out;

@@ -6,6 +6,8 @@ TilecArg argument_at(const TilecArg *args, size_t index);   // of an array of a 
 // The bytes from a tensor's first element to its last. False: a scalar, or there is no element, or no way to count.
 bool argument_span(const TilecArg *arg, size_t *bytes);
 
+LaunchArg argument_read(const TilecArg *arg);
+
 // NULL: the structures are sound (sizes, kinds, ranks); else what is wrong.
 const char *arguments_fault(const TilecArg *args, size_t count);
 // What plan_dispatch takes, in `arena`. NULL: reported, a tensor has another type than its parameter. (Number and kinds

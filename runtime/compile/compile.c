@@ -175,6 +175,7 @@ static bool passes_to_plan(void *user) {
     begin(options, "passes");
     if (!run_pipeline(out->module, options)) return false;
     limit_recorded_tiles(job->loader, out->module);
+    if (job->loader->launch && !keep_chosen(out->module, options->target, job->loader->launch, true)) return false;
     out->times.passes = seconds_now() - start;
     if (options->upto == UPTO_PASSES) return true;
     if (!all_lowered(out->module) || !annotate(options, out->module)) return false;
@@ -196,6 +197,7 @@ bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compil
     out->module = load_module(loader, arena, options->define_count, options->defines, options->only);
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
+    if (loader->launch && !keep_chosen(out->module, options->target, loader->launch, false)) return false;
     Job job = {.loader = loader, .options = options, .out = out};
     job.assembling = (AssembleOptions){options->target, out->module, options->ptxas, options->lines, NULL};
     if (options->upto == UPTO_CUBIN)

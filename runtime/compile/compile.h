@@ -7,6 +7,7 @@
 //     record           the tuning record: measured tunables, as a text file
 //     load_recorded    adds the tiles of the tuning record to a module
 //     prune_variants   drops variants that the target cannot run
+//     chosen           drops variants that one launch does not take
 //     compile          passes -> codegen -> ptxas -> launch plan -> container; reports for -v
 //     layouts          the report of --emit=layouts
 //

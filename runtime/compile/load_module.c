@@ -97,7 +97,7 @@ static Module *elaborate_tiles(Loader *loader, Arena *arena, const ElaborateOpti
 
 static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count, const Define *defines,
                                  const char *only) {
-    TileSearch search = {.arena = arena, .target = loader->target};
+    TileSearch search = {.arena = arena, .target = loader->target, .most = loader->variants};
     ElaborateOptions options = {.define_count = define_count, .defines = defines, .only = only};
     options.test_choice = loader->test_choice;
     if (loader->target) {
@@ -122,7 +122,7 @@ static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count,
 // Elaborates without diagnostics, to find the kernels that keep several tiles.
 static TileSearch find_choices(Loader *loader, Arena *arena, int define_count, const Define *defines,
                                const char *only) {
-    TileSearch search = {.arena = arena, .target = loader->target};
+    TileSearch search = {.arena = arena, .target = loader->target, .most = loader->variants};
     ElaborateOptions options = {
         .define_count = define_count, .defines = defines, .only = only, .fits = tile_search_check, .user = &search};
     int diags = diag_count(loader->sink);

@@ -3,6 +3,7 @@
 #pragma once
 #include "frontend/frontend.h"
 #include "passes/cost/search.h"
+#include "runtime/compile/chosen.h"
 #include "runtime/compile/record.h"
 #include "support/files.h"
 
@@ -32,6 +33,8 @@ typedef struct Loader {
     const char *record_path;     // its path, for messages
     const char *import_root;     // imports outside of this folder are refused; NULL: none is
     const RecordValues *shape;   // the only shape that the code will run with; NULL: any
+    int variants;                // TileSearch.most
+    const LaunchFor *launch;     // the only launch that is compiled for; NULL: any
     VEC(RecordedTile) tiles;     // added by the last load_module
     VEC(ImportedFile) imports;   // all that were read
     int test_choice;   // 1 + index: keep only the tests of this choice; 0: the tests that fit the chosen values

@@ -21,6 +21,22 @@ bool plan_has_costs(const Plan *plan) {
     return false;
 }
 
+double plan_microseconds(const Plan *plan, const Launch *launch, const LaunchArg *args) {
+    const PlanMachine *machine = &plan->machine;
+    const PlanVariant *v = launch->variant;
+    double bytes = 0;
+    if (!v || launch->clocks < 0 || machine->clock_mhz <= 0) return 0;
+    for (int i = 0; i < v->params.count; i++) {
+        const PlanParam *p = &v->params.items[i];
+        double elements = p->is_tensor ? 1 : 0;
+        for (int d = 0; d < args[i].rank && p->is_tensor; d++) elements *= (double)args[i].shape[d];
+        bytes += elements * (p->mode == MODE_INOUT ? 2 : 1) * type_bytes(p->type);
+    }
+    double clocks = machine->memory_bytes > 0 ? bytes / (double)machine->memory_bytes : 0;
+    if (launch->clocks > clocks) clocks = launch->clocks;
+    return clocks / (double)machine->clock_mhz + (double)machine->launch_ns / 1000;
+}
+
 const char *plan_condition_text(Arena *arena, const PlanCondition *condition) {
     StrBuf text;
     sb_init(&text, arena);

@@ -140,9 +140,16 @@ typedef struct PlanEntry {
     int shared;   // count of shared subexpressions (plan_read)
 } PlanEntry;
 
+// Of the device that costs are meant for; all zero: not known.
+typedef struct PlanMachine {
+    int64_t clock_mhz, launch_ns;   // target/target.h
+    int64_t memory_bytes;           // per clock
+} PlanMachine;
+
 typedef struct Plan {
     const char *producer;   // version of tilec
     const char *target;
+    PlanMachine machine;
     VEC(PlanEntry) entries;
     int64_t address_unit;       // expressions use addresses only modulo this; 0: in other ways too (plan_read)
     const char *declarations;   // JSON of syntax_declarations, in a plan without entries (plan_write); NULL: none
@@ -231,6 +238,9 @@ typedef struct LaunchMemory {
 // with a zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
                    const LaunchArg *args, const LaunchDevice *device, LaunchMemory memory, Launch *out);
+// The time on the device that the chosen variant's cost predicts: not below that of reading and writing the arguments.
+// 0: it has no cost, or the machine is not known.
+double plan_microseconds(const Plan *plan, const Launch *launch, const LaunchArg *args);
 // False, with a report: two tensors share memory, one of them is written, and they are not one tensor by an alias.
 bool plan_arguments_separate(DiagSink *sink, const PlanEntry *entry, int count, const LaunchArg *args);
 

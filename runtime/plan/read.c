@@ -15,8 +15,8 @@ const char *const plan_step_names[] = {[DO_LET] = "let", [DO_ASSUME] = "assume",
 // Names are declared in the order in which a launch binds them; an expression may use only earlier names.
 typedef struct Reader {
     Arena *arena;
+    Arena *scratch;
     Failure *failure;
-    DiagSink *sink;
     VEC(const char *) names;
     VEC(Var *) vars;
     int arguments;               // of the names: those of the variant's arguments
@@ -25,10 +25,14 @@ typedef struct Reader {
     Expr **parsed;               // of each text, with the names of these arguments; NULL: not yet
     int64_t address_unit;
     bool ok;
+    const char *why;   // it is not
+    const char *text;
+    size_t length;
+    Plan *plan;
 } Reader;
 
 static void refuse(Reader *r, const char *what) {
-    if (r->ok) diag(r->sink, NOWHERE, T_BAD_ARTEFACT, what);
+    if (r->ok) r->why = what;
     r->ok = false;
 }
 
@@ -51,26 +55,15 @@ static void declare(Reader *r, const char *name, VarKind kind, Type type) {
     vec_push(r->arena, &r->vars, var);
 }
 
-// The parser allocates in a scratch arena, its sink too: a failure of the reader's sink would leave by another point than
-// that which frees it. expr_cse copies the nodes to the arena of the plan.
-typedef struct Parsing {
-    Reader *reader;
-    Arena *scratch;
-    const char *text;
-    Expr *expr;
-} Parsing;
-
-static bool parse_expr(void *user) {
-    Parsing *p = user;
-    Reader *r = p->reader;
-    const Expr *expr = parse_host_expr(p->scratch, r->failure, diag_sink_new(p->scratch), p->text, r->names.items,
+// The parser allocates in an arena for each expression, its sink too: memory that was just freed is in the processor's
+// cache. expr_cse copies the nodes to the arena of the plan.
+static Expr *parse_expr(Reader *r, const char *text) {
+    arena_free(r->scratch);
+    r->scratch = arena_new(arena_host(r->arena), r->failure);
+    if (!r->scratch) fail_out_of_memory(r->failure);
+    const Expr *expr = parse_host_expr(r->scratch, r->failure, diag_sink_new(r->scratch), text, r->names.items,
                                        r->names.count, r->vars.items);
-    if (expr) p->expr = expr_cse(r->sharer, expr);
-    return expr != NULL;
-}
-
-static void free_scratch(void *user) {
-    arena_free(((Parsing *)user)->scratch);
+    return expr ? expr_cse(r->sharer, expr) : NULL;
 }
 
 // A fast path for the most frequent expression: a single name.
@@ -84,15 +77,7 @@ static HostExpr parse_host(Reader *r, const char *text) {
     HostExpr e = {.text = text};
     if (!e.text || !r->ok) return e;
     Var *name = lone_name(r, e.text);
-    Parsing parsing = {.reader = r, .text = e.text};
-    if (name) {
-        parsing.expr = expr_cse(r->sharer, e_var(r->arena, name));
-    } else {
-        parsing.scratch = arena_new(arena_host(r->arena), r->failure);
-        if (!parsing.scratch) fail_out_of_memory(r->failure);
-        fail_scope(r->failure, parse_expr, free_scratch, &parsing);
-    }
-    e.expr = parsing.expr;
+    e.expr = name ? expr_cse(r->sharer, e_var(r->arena, name)) : parse_expr(r, e.text);
     if (!e.expr) refuse(r, arena_printf(r->arena, "its plan has the expression '%s'", e.text));
     else r->address_unit = host_address_unit(e.expr, r->address_unit);
     return e;
@@ -416,25 +401,44 @@ static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     if (entry->variants.count == 0) refuse(r, arena_printf(r->arena, "its plan has no variant of '%s'", entry->name));
 }
 
-const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
-    Reader r = {.arena = arena, .failure = failure, .sink = sink, .address_unit = 1, .ok = true};
+static PlanMachine read_machine(const Json *from) {
+    return (PlanMachine){.clock_mhz = json_integer(json_get(from, "clock_mhz"), 0),
+                         .launch_ns = json_integer(json_get(from, "launch_ns"), 0),
+                         .memory_bytes = json_integer(json_get(from, "memory_bytes"), 0)};
+}
+
+static bool read_plan(void *user) {
+    Reader *r = user;
     const char *why = NULL;
-    const Json *root = json_read(arena, text, length, &why);
-    Plan *plan = NEW(arena, Plan);
-    if (!root) refuse(&r, arena_printf(arena, "its plan is no JSON: %s", why));
+    const Json *root = json_read(r->arena, r->text, r->length, &why);
+    if (!root) refuse(r, arena_printf(r->arena, "its plan is no JSON: %s", why));
     else if (json_integer(json_get(root, "manifest"), 0) != MANIFEST_FORMAT)
-        refuse(&r, "its plan has a format of another version");
-    if (!r.ok) return NULL;
-    plan->producer = json_text(json_get(root, "producer"), "");
-    plan->target = need_text(&r, root, "target");
-    r.terms = json_get(root, "terms");
+        refuse(r, "its plan has a format of another version");
+    if (!r->ok) return false;
+    r->plan->producer = json_text(json_get(root, "producer"), "");
+    r->plan->target = need_text(r, root, "target");
+    r->plan->machine = read_machine(json_get(root, "machine"));
+    r->terms = json_get(root, "terms");
     const Json *entries = json_get(root, "entries");
     JSON_EACH(item, entries) {
-        if (!r.ok) break;
+        if (!r->ok) break;
         PlanEntry entry = {0};
-        read_entry(&r, item, &entry);
-        vec_push(arena, &plan->entries, entry);
+        read_entry(r, item, &entry);
+        vec_push(r->arena, &r->plan->entries, entry);
     }
-    plan->address_unit = r.address_unit;
-    return r.ok ? plan : NULL;
+    r->plan->address_unit = r->address_unit;
+    return r->ok;
+}
+
+static void free_scratch(void *user) {
+    arena_free(((Reader *)user)->scratch);
+}
+
+// A refusal is reported behind the scope: the sink may leave by another failure point.
+const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length) {
+    Reader r = {.arena = arena, .failure = failure, .address_unit = 1, .ok = true, .text = text, .length = length};
+    r.plan = NEW(arena, Plan);
+    if (fail_scope(failure, read_plan, free_scratch, &r)) return r.plan;
+    diag(sink, NOWHERE, T_BAD_ARTEFACT, r.why);
+    return NULL;
 }

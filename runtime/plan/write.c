@@ -271,6 +271,14 @@ static void write_entry(Writer *w, const PlanEntry *entry) {
     close(w, '}');
 }
 
+static void write_machine(Writer *w, const PlanMachine *machine) {
+    open_flat(w, "machine", '{');
+    put_integer(w, "clock_mhz", machine->clock_mhz);
+    put_integer(w, "launch_ns", machine->launch_ns);
+    put_integer(w, "memory_bytes", machine->memory_bytes);
+    close_flat(w, '}');
+}
+
 static void write_terms(Writer *w) {
     open_flat(w, "terms", '[');
     for (int i = 0; i < COST_TERM_COUNT; i++) put_text(w, NULL, cost_term_name(i));
@@ -284,7 +292,7 @@ void plan_write(const Plan *plan, StrBuf *out) {
     put_integer(&w, "manifest", MANIFEST_FORMAT);
     put_text(&w, "producer", plan->producer);
     put_text(&w, "target", plan->target);
-    if (plan_has_costs(plan)) write_terms(&w);
+    if (plan_has_costs(plan)) write_machine(&w, &plan->machine), write_terms(&w);
     open(&w, "entries", '[');
     VEC_EACH (const PlanEntry, entry, &plan->entries) write_entry(&w, entry);
     close(&w, ']');

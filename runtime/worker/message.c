@@ -47,25 +47,29 @@ static void argument_fields(Wire *wire, SentArgument *a) {
     memcpy(&a->arg.real, &real, sizeof real);
 }
 
-static void emulation_fields(Wire *wire, Emulation *e) {
-    wire_text(wire, &e->kernel);
-    wire_number(wire, &e->seed);
-    wire_number(wire, &e->max_steps);
-    SentArgument *args = wire_list(wire, e->args, &e->count, sizeof *args);
-    e->args = args;
-    for (int64_t i = 0; i < e->count; i++) {
+static SentArgument *argument_list(Wire *wire, const SentArgument *given, int64_t *count) {
+    SentArgument *args = wire_list(wire, given, count, sizeof *args);
+    for (int64_t i = 0; i < *count; i++) {
         SentArgument arg = wire->out ? args[i] : (SentArgument){0};
         argument_fields(wire, &arg);
         wire->broken |= arg.same >= i;
         if (!wire->out) args[i] = arg;
     }
+    return args;
+}
+
+static void emulation_fields(Wire *wire, Emulation *e) {
+    wire_text(wire, &e->kernel);
+    wire_number(wire, &e->seed);
+    wire_number(wire, &e->max_steps);
+    e->args = argument_list(wire, e->args, &e->count);
 }
 
 static void request_fields(Wire *wire, CompileRequest *r) {
-    const char **texts[] = {&r->name,   &r->folder,    &r->target,      &r->only,        &r->ptxas,
-                            &r->record, &r->repro_dir, &r->import_root, &r->print_after, &r->layouts};
-    int64_t *numbers[] = {&r->optimize, &r->lines,     &r->assemble,     &r->remarks,
-                          &r->phases,   &r->for_shape, &r->memory_limit, &r->declarations};
+    const char **texts[] = {&r->name,      &r->folder,      &r->target,      &r->only,    &r->ptxas, &r->record,
+                            &r->repro_dir, &r->import_root, &r->print_after, &r->layouts, &r->kernel};
+    int64_t *numbers[] = {&r->optimize,  &r->lines,        &r->assemble,     &r->remarks,    &r->phases,
+                          &r->for_shape, &r->memory_limit, &r->declarations, &r->for_launch, &r->variants};
     size_t set = sizeof *r->processors;
     wire_bytes(wire, (const void **)&r->text, &r->length);
     wire_bytes(wire, (const void **)&r->record_text, &r->record_length);
@@ -74,6 +78,7 @@ static void request_fields(Wire *wire, CompileRequest *r) {
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) wire_number(wire, numbers[i]);
     r->defines = define_fields(wire, r->defines, &r->define_count);
     emulation_fields(wire, &r->emulation);
+    r->args = argument_list(wire, r->args, &r->arg_count);
     r->shape = shape_fields(wire, r->shape, &r->shape_count);
     wire->broken |= !r->text || !r->name || !r->folder || (r->record && !r->record_text);
     wire->broken |= r->processors && set != sizeof *r->processors;

@@ -44,8 +44,13 @@ typedef struct CompileRequest {
     int64_t phases;         // says when each begins
     int64_t declarations;   // only what the source declares is asked for
     int64_t for_shape;      // `shape` is the only one that the code will run with
+    int64_t variants;       // tiles of a kernel at most; 0: as few as pay
+    int64_t for_launch;     // only what the launch of `kernel` takes is compiled, with `args`, else by `shape`
     int64_t shape_count;
     const RecordValue *shape;
+    const char *kernel;   // NULL: the first
+    int64_t arg_count;
+    const SentArgument *args;      // without data
     Emulation emulation;           // in the place of a compile
     int64_t memory_limit;          // bytes; 0: none
     const cpu_set_t *processors;   // NULL: as they are

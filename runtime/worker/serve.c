@@ -1,4 +1,5 @@
 #include "runtime/worker/serve.h"
+#include "runtime/api/arguments.h"
 #include "runtime/api/status.h"
 #include "runtime/compile/compile.h"
 #include "runtime/compile/layouts.h"
@@ -38,11 +39,22 @@ static CompileOptions options_of(const Answer *answer, const Target *target) {
     return options;
 }
 
+static const LaunchFor *launch_of(Answer *answer, const RecordValues *values) {
+    const CompileRequest *request = answer->request;
+    LaunchFor *launch = NEW(answer->job.arena, LaunchFor);
+    *launch = (LaunchFor){.kernel = request->kernel, .count = (int)request->arg_count, .values = values};
+    LaunchArg *args = NEW_ARRAY(answer->job.arena, LaunchArg, launch->count + 1);
+    for (int i = 0; i < launch->count; i++) args[i] = argument_read(&request->args[i].arg);
+    if (request->args && !request->for_shape) launch->args = args;
+    return launch;
+}
+
 static Loader loader_of(Answer *answer, const Target *target, Record *record, RecordValues *shape) {
     const CompileRequest *request = answer->request;
     Job *job = &answer->job;
     Loader loader = {.arena = job->arena, .failure = &job->failure, .sink = job->sink, .target = target};
     loader.import_root = request->import_root;
+    loader.variants = (int)request->variants;
     if (request->record) {
         record_parse(job->arena, job->sink, request->record, request->record_text, record);
         loader.record_path = request->record;
@@ -50,6 +62,7 @@ static Loader loader_of(Answer *answer, const Target *target, Record *record, Re
     }
     for (int64_t i = 0; i < request->shape_count; i++) vec_push(job->arena, shape, request->shape[i]);
     if (request->for_shape) loader.shape = shape;
+    if (request->for_launch) loader.launch = launch_of(answer, shape);
     return loader;
 }
 

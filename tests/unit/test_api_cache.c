@@ -297,6 +297,82 @@ static void test_time(void **state) {
     remove_place(&place);
 }
 
+static const char two_tiles[] =
+    "kernel twice(x: f32[N], y: out f32[N]) when (N % 4 == 0 && aligned(x, 16)) {\n"
+    "    grid (b in N / 4) threads 32 { parallel (i in 4) y[b * 4 + i] = 2 * x[b * 4 + i]; }\n"
+    "}\n"
+    "kernel twice(x: f32[N], y: out f32[N]) {\n"
+    "    grid (b in N) threads 32 { thread (t in 1) { y[b] = 2 * x[b]; } }\n"
+    "}\n"
+    "kernel other(x: f32[N], y: out f32[N]) { grid (b in N) threads 32 { y[b] = x[b]; } }\n";
+
+static TilecArtefact *compile_for(TilecContext *context, const TilecCompileOptions *options, int64_t n, uintptr_t at) {
+    TilecArtefact *artefact;
+    TilecArg args[] = {tilec_tensor(TILEC_F32, (void *)at, 1, &n), tilec_tensor(TILEC_F32, (void *)0x10000, 1, &n)};
+    assert_int_equal(
+        tilec_compile_for(context, "a.tile", two_tiles, strlen(two_tiles), options, "twice", args, 2, &artefact, NULL),
+        TILEC_OK);
+    return artefact;
+}
+
+static const char *only_condition(const TilecArtefact *artefact) {
+    static TilecVariant variant = TILEC_INIT(TilecVariant);
+    const TilecKernel *twice = tilec_artefact_find(artefact, "twice");
+    assert_non_null(twice);
+    assert_null(tilec_artefact_find(artefact, "other"));
+    assert_int_equal(tilec_kernel_variant_count(twice), 1);
+    assert_true(tilec_kernel_variant(twice, 0, &variant));
+    return variant.when;
+}
+
+// Of all variants the one that these arguments take; the same again for arguments of its kind, wherever they are.
+static void test_one_launch(void **state) {
+    (void)state;
+    Place place = new_place();
+    TilecCompileOptions options = options_of(&place);
+    TilecContext *context = new_context();
+    TilecArtefact *fast = compile_for(context, &options, 64, 0x1000), *odd = compile_for(context, &options, 63, 0x1000),
+                  *shifted = compile_for(context, &options, 64, 0x1004);
+    assert_non_null(strstr(only_condition(fast), "N % 4 == 0 && x_address % 16 == 0"));
+    assert_string_equal(only_condition(odd), "");
+    assert_string_equal(only_condition(shifted), "");
+    int before = starts(&place);
+    TilecArtefact *again = compile_for(context, &options, 64, 0x51000);
+    assert_ptr_equal(tilec_artefact_ptx(again), tilec_artefact_ptx(fast));
+    assert_int_equal(starts(&place), before);
+    TilecArtefact *all[] = {fast, odd, shifted, again};
+    for (int i = 0; i < 4; i++) tilec_artefact_destroy(all[i]);
+    tilec_context_destroy(context);
+    remove_place(&place);
+}
+
+// What no variant takes, and what is not there, is an error of the compile.
+static void test_no_such_launch(void **state) {
+    (void)state;
+    Place place = new_place();
+    TilecCompileOptions options = options_of(&place);
+    TilecContext *context = new_context();
+    TilecArtefact *artefact;
+    int64_t n = 64;
+    TilecArg args[] = {tilec_tensor(TILEC_F32, (void *)0x1000, 1, &n), tilec_integer(1)};
+    const char *const kernels[] = {"twice", "thrice"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tilec_compile_for(context, "a.tile", two_tiles, strlen(two_tiles), &options, kernels[i], args,
+                                           2, &artefact, NULL),
+                         TILEC_ERROR_SOURCE);
+        assert_null(artefact);
+    }
+    assert_int_equal(
+        tilec_compile_for(context, "a.tile", two_tiles, strlen(two_tiles), &options, NULL, args, 2, &artefact, NULL),
+        TILEC_ERROR_USAGE);
+    args[0].size = 0;
+    assert_int_equal(
+        tilec_compile_for(context, "a.tile", two_tiles, strlen(two_tiles), &options, "twice", args, 2, &artefact, NULL),
+        TILEC_ERROR_USAGE);
+    tilec_context_destroy(context);
+    remove_place(&place);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory_and_disk),
                                        cmocka_unit_test(test_off),
@@ -305,6 +381,8 @@ int main(void) {
                                        cmocka_unit_test(test_record),
                                        cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_one_launch),
+                                       cmocka_unit_test(test_no_such_launch),
                                        cmocka_unit_test(test_time)};
     return run(tests);
 }

@@ -930,9 +930,13 @@ static void test_predicted_clocks(void **state) {
     LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
     assert_true(resolve(&f, "f", 1, &n, &launch));
     assert_true(launch.clocks == 51);
+    assert_true(plan_microseconds(f.plan, &launch, &n) == 0);   // of a machine that is not known
+    ((Plan *)f.plan)->machine = (PlanMachine){.clock_mhz = 17, .launch_ns = 2000, .memory_bytes = 1};
+    assert_true(plan_microseconds(f.plan, &launch, &n) == 5);
     n.scalar.integer = 64;
     assert_true(resolve(&f, "f", 1, &n, &launch));
     assert_true(launch.clocks < 0);
+    assert_true(plan_microseconds(f.plan, &launch, &n) == 0);
 }
 
 static void test_wrong_costs(void **state) {

@@ -1,0 +1,148 @@
+#include "runtime/compile/chosen.h"
+#include "ir/query.h"
+#include "ir/rewrite.h"
+#include "runtime/plan/build.h"
+#include <string.h>
+
+typedef struct Chooser {
+    Module *module;
+    const Target *target;
+    const LaunchFor *asked;
+    Arena *arena;
+    const Plan *plan;         // of the module, as a launch reads it
+    const PlanEntry *entry;   // that is launched
+    bool *kept;               // of each function
+} Chooser;
+
+static const Span NOWHERE;
+
+static const Plan *plan_of(const Chooser *c) {
+    StrBuf text;
+    sb_init(&text, c->arena);
+    plan_write(plan_build(c->module, c->target, NULL), &text);
+    return plan_read(c->arena, c->module->failure, c->module->sink, sb_text(&text), text.length);
+}
+
+// ---- arguments by name ----
+
+static HostScope scope_of(const Chooser *c) {
+    HostScope scope = {.multiprocessors = c->target->multiprocessors};
+    VEC_EACH (const RecordValue, value, c->asked->values) {
+        HostName name = {value->name, scalar_integer(TYPE_I64, value->value)};
+        vec_push(c->arena, &scope.names, name);
+    }
+    return scope;
+}
+
+static bool evaluate(const Chooser *c, const HostScope *scope, const HostExpr *expr, int64_t *out) {
+    Scalar value = {0};
+    const char *why = NULL;
+    bool known = host_eval(c->arena, scope, expr->expr, &value, &why);
+    if (!known) diag(c->module->sink, NOWHERE, T_HOST_VALUE, "a shape", c->entry->name, why);
+    *out = value.integer;
+    return known;
+}
+
+static bool names_no_value(const Chooser *c, const HostExpr *expr) {
+    VEC_EACH (const RecordValue, value, c->asked->values)
+        if (strcmp(value->name, expr->text) == 0) return false;
+    return expr->expr->kind == EXPR_VAR;
+}
+
+static bool make_tensor(const Chooser *c, const HostScope *scope, const PlanParam *p, LaunchArg *arg) {
+    arg->is_tensor = true;
+    arg->rank = p->rank;
+    for (int d = 0; d < p->rank; d++)
+        if (!evaluate(c, scope, &p->shape[d], &arg->shape[d])) return false;
+    launch_arg_dense(arg);
+    for (int d = 0; p->strides && d < p->rank; d++)   // a stride that is not given is that of a dense tensor
+        if (!names_no_value(c, &p->strides[d]) && !evaluate(c, scope, &p->strides[d], &arg->strides[d])) return false;
+    return true;
+}
+
+static void make_scalar(const HostScope *scope, const PlanParam *p, LaunchArg *arg) {
+    int64_t value = 0;
+    VEC_EACH (const HostName, name, &scope->names)
+        if (strcmp(name->name, p->name) == 0) value = name->value.integer;
+    arg->scalar = type_is_float(p->type) ? scalar_real(TYPE_F64, (double)value) : scalar_integer(TYPE_I64, value);
+}
+
+static const LaunchArg *make_args(const Chooser *c, int *count) {
+    const PlanVariant *first = &c->entry->variants.items[0];
+    HostScope scope = scope_of(c);
+    LaunchArg *args = NEW_ARRAY(c->arena, LaunchArg, first->params.count + 1);
+    *count = first->params.count;
+    for (int i = 0; i < *count; i++) {
+        const PlanParam *p = &first->params.items[i];
+        if (!p->is_tensor) make_scalar(&scope, p, &args[i]);
+        else if (!make_tensor(c, &scope, p, &args[i])) return NULL;
+    }
+    return args;
+}
+
+// ---- functions ----
+
+// The function of a variant: those of one name stand in the order of the variants.
+static int function_of(const Chooser *c, const PlanVariant *variant) {
+    const PlanEntry *entry = NULL;
+    int number = 0, at = 0;
+    VEC_EACH (const PlanEntry, candidate, &c->plan->entries)
+        for (int i = 0; i < candidate->variants.count; i++)
+            if (&candidate->variants.items[i] == variant) entry = candidate, number = i;
+    EXPECT(c->module->failure, entry, "a variant of another plan");
+    for (; at < c->module->funcs.count; at++)
+        if (strcmp(c->module->funcs.items[at]->name, entry->name) == 0 && number-- == 0) return at;
+    fail_internal(c->module->failure, __FILE__, __LINE__, "'%s' has fewer variants than its plan", entry->name);
+}
+
+static void keep(Chooser *c, const PlanVariant *variant, bool lowered) {
+    if (!variant) return;   // a fill
+    int at = function_of(c, variant);
+    c->kept[at] = true;
+    if (!lowered) c->kept[at + module_compared(c->module, at) - 1] = true;
+}
+
+static bool keeps_some(const Chooser *c, const char *name) {
+    for (int i = 0; i < c->module->funcs.count; i++)
+        if (c->kept[i] && strcmp(c->module->funcs.items[i]->name, name) == 0) return true;
+    return false;
+}
+
+// What a program launches in a branch that this launch does not take.
+static void keep_callees(Chooser *c, const Func *program) {
+    FOR_EACH_STMT (stmt, &program->body) {
+        if (stmt->kind != STMT_LAUNCH || keeps_some(c, stmt->launch.callee)) continue;
+        for (int i = 0; i < c->module->funcs.count; i++)
+            c->kept[i] |= strcmp(c->module->funcs.items[i]->name, stmt->launch.callee) == 0;
+    }
+}
+
+static void drop_others(Chooser *c) {
+    Module *module = c->module;
+    int count = 0;
+    for (int i = 0; i < module->funcs.count; i++)
+        if (c->kept[i] && module->funcs.items[i]->kind == FUNC_PROGRAM) keep_callees(c, module->funcs.items[i]);
+    for (int i = 0; i < module->funcs.count; i++)
+        if (c->kept[i]) module->funcs.items[count++] = module->funcs.items[i];
+    module->funcs.count = count;
+}
+
+bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, bool lowered) {
+    Chooser c = {.module = module, .target = target, .asked = asked, .arena = module->arena};
+    const LaunchDevice device = {.multiprocessors = target->multiprocessors, .max_grid = target->max_grid};
+    const LaunchArg *args = asked->args;
+    int count = asked->count;
+    Launch launch;
+    c.plan = plan_of(&c);
+    if (!c.plan) return false;
+    c.entry = asked->kernel ? plan_entry(c.plan, asked->kernel) : &c.plan->entries.items[0];
+    if (!c.entry) diag(module->sink, NOWHERE, T_NO_ENTRY, asked->kernel);
+    if (!c.entry || (!args && !(args = make_args(&c, &count)))) return false;
+    if (!plan_dispatch(c.arena, module->sink, c.plan, c.entry, count, args, &device, (LaunchMemory){0}, &launch))
+        return false;
+    c.kept = NEW_ARRAY(c.arena, bool, module->funcs.count + 1);
+    keep(&c, launch.variant, lowered);
+    VEC_EACH (const Action, action, &launch.actions) keep(&c, action->variant, lowered);
+    drop_others(&c);
+    return true;
+}
