@@ -30,8 +30,9 @@ endif()
 if(TILEC_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
-if(TILEC_COVERAGE)   # %c: the counters are a file in memory, so that a process that is killed keeps what it counted
-  add_compile_options(-fprofile-instr-generate=${PROJECT_BINARY_DIR}/counts/%c%m.profraw -fcoverage-mapping
+if(TILEC_COVERAGE)   # %c: the counters are a file in memory, so that a process that is killed keeps what it counted;
+                     # %9m: processes share nine such files, since many at once wait for one
+  add_compile_options(-fprofile-instr-generate=${PROJECT_BINARY_DIR}/counts/%c%9m.profraw -fcoverage-mapping
                       -mllvm -runtime-counter-relocation)
   add_link_options(-fprofile-instr-generate)
 endif()

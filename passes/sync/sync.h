@@ -116,9 +116,12 @@ bool sync_model_check(SyncModel *model);
 //
 // Limits. A large number is one that leaves 2 over, where slots are counted: a condition for large ones that leave
 // something else over (`n > 20 && n % 3 == 0`) is never met. Of a large number only the first S + 1 and the last S + 1
-// iterations are played.
+// iterations are played, so an assigned variable is known in them only if it counts slots (`p = (p + 1) % S`): of any
+// other (`p = p / 2`) an iteration knows nothing.
 
 typedef struct Scenarios Scenarios;
+
+enum { LONGEST_PERIOD = 24 };   // iterations: the most slots of a ring that are told from each other
 
 // `quiet`: loops that are not played.
 Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet);

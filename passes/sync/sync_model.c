@@ -505,6 +505,36 @@ static void forget_assigned(SyncModel *m, const Block *block) {
         if (stmt->kind == STMT_ASSIGN) affine_forget(m->env, stmt->let.var);
 }
 
+// Whether a value comes of the variable's last one as numbers of slots do: by small steps, back to a constant, in turns of
+// two, or modulo the period that is played. Another one may come to any slot in an iteration that is not played.
+static bool counts_slots(const SyncModel *m, const Expr *e, const Var *var) {
+    int64_t c;
+    switch (e->kind) {
+    case EXPR_INT: return true;
+    case EXPR_VAR: return e->var == var;
+    case EXPR_CAST: return type_bytes(e->type) >= 4 && counts_slots(m, e->operand, var);
+    case EXPR_SELECT: return counts_slots(m, e->select.yes, var) && counts_slots(m, e->select.no, var);
+    case EXPR_BINARY: break;
+    default: return false;
+    }
+    const Expr *a = e->binary.a, *b = e->binary.b;
+    bool right = expr_const(b, &c), constant = right || expr_const(a, &c);
+    if (!constant || type_bytes(e->type) < 4 || !counts_slots(m, right ? a : b, var)) return false;
+    switch (e->binary.op) {
+    case BIN_ADD:
+    case BIN_SUB: return c >= -LONGEST_PERIOD && c <= LONGEST_PERIOD;
+    case BIN_XOR: return true;
+    case BIN_MOD: return right && c > 0 && scenarios_period(m->scenarios, NULL) % c == 0;
+    default: return false;
+    }
+}
+
+static void forget_others(SyncModel *m, const Block *block) {
+    FOR_EACH_STMT (stmt, block)
+        if (stmt->kind == STMT_ASSIGN && !counts_slots(m, stmt->let.value, stmt->let.var))
+            affine_forget(m->env, stmt->let.var);
+}
+
 static void forget_bodies(SyncModel *m, const Stmt *stmt) {
     FOR_EACH_BODY (body, stmt) forget_assigned(m, body);
 }
@@ -580,12 +610,14 @@ static void play_iter(SyncModel *m, State *s, Stmt *stmt, int count, const Iter 
     Affine begin = affine_of(m->env, iters->begin);
     Trips trips = trips_of(m, stmt, iters, &begin);
     State *left = trips.open ? state_copy(m, s) : NULL;
-    int64_t step = 1, period = scenarios_period(m->scenarios, stmt), piece = period + 1;
+    int64_t more, step = 1, period = scenarios_period(m->scenarios, stmt), piece = period + 1;
     int64_t cut = trips.count > 3 * piece ? (trips.count - 3 * piece) / period * period : 0;
     Affine middle = cut ? affine_more(m->env, scenarios_multiple(m->scenarios, stmt), cut) : affine_const(0);
+    bool all = !cut && !trips.open && affine_is_const(&trips.more, &more) && more == 0;   // are played
     expr_const(iters->step, &step);
     for (int64_t i = 0; i < trips.count - cut && !s->dead && !m->failed; i++) {
         if (cut && (i == piece || i == 2 * piece)) forget_assigned(m, body);
+        else if (i > 0 && !all) forget_others(m, body);
         Affine at = affine_const(i);
         if (cut && i >= 2 * piece) at = affine_const(i + cut);
         else if (i >= piece) at = affine_add(at, middle, 1);

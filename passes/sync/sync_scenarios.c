@@ -84,8 +84,6 @@ static void add_quantity(Scenarios *m, const Var *key, bool inside, const Stmt *
     if (multiple > quantity->multiple) quantity->multiple = multiple;
 }
 
-enum { LONGEST_PERIOD = 24 };
-
 // Constant moduli of indices are numbers of slots, but for those of elements: of what parallel loops count.
 static bool is_slot_count(const Scenarios *m, const Expr *expr, int64_t *slots) {
     if (!is_binary(expr, BIN_MOD) || !type_is_int(expr->type)) return false;
