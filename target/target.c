@@ -21,7 +21,9 @@ enum { KB = 1024, MB = 1024 * KB };
               .select = 2,                                                                                             \
               .shuffle = 4,                                                                                            \
               .wavefront = 4,                                                                                          \
-              .barrier = 30 * COST_CLOCK}
+              .barrier = 30 * COST_CLOCK,                                                                              \
+              .trips = 16,                                                                                             \
+              .search_steps = 4 << 20}
 
 // Shared memory of a multiprocessor; a CTA may use all of it except the reserved bytes.
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB

@@ -78,6 +78,9 @@ typedef struct WarpCosts {
     int64_t shuffle;      // of 32 bits
     int64_t wavefront;    // of an access to shared memory
     int64_t barrier;      // of a CTA, from the last store before it to the first load behind it: latency
+    // What the search for layouts reckons with, no time: iterations of a loop whose extent is known at launch (a loop over
+    // K = 1024 in steps of 64), within the bounds that facts give; and the steps that it takes at most (about 0.2 us each).
+    int64_t trips, search_steps;
 } WarpCosts;
 enum { COST_CLOCK = 4 };   // units of WarpCosts in a clock
 

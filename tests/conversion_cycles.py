@@ -61,14 +61,20 @@ def stages(block):
     return set(re.findall(r"shared (stage\w*):.*@scratch", block))
 
 
-def blocks(tilec, target, path):
+def variants(tilec, target, path):
+    """Of each kernel, by name: the text of each variant, by its tunables, threads and cluster, and its number among those with the same."""
     done = subprocess.run([str(tilec), "opt", f"--target={target}", "--stop-after=swizzle-allocation", str(path)],
                           capture_output=True, text=True)
-    found = {}
+    found, tuned = {}, ""
     for block in re.split(r"(?m)^(?=@|kernel )", done.stdout):
-        head = re.search(r"kernel (\w+)\(", block)
-        if head:
-            found.setdefault(head.group(1), []).append(block)
+        head = re.search(r"^kernel (\w+)\(", block)
+        if not head:
+            tuned = block
+            continue
+        known = found.setdefault(head.group(1), {})
+        key = (re.findall(r"@tuned\(([^)]*)\)", tuned), (re.search(r"^    .*\bgrid \(.*?\)(?: threads.*)? \{", block, re.M) or [""])[0].split(" threads ")[-1])
+        known[str(key), sum(str(key) == other for other, _ in known)] = block
+        tuned = ""
     return found
 
 
@@ -93,10 +99,11 @@ def main():
     sums, more = [0, 0], 0
     for target in options.targets:
         for path in options.files or sorted((ROOT / "examples").glob("*.tile")):
-            old, new = (blocks(tilec, target, path) for tilec in (options.old, options.new))
+            old, new = (variants(tilec, target, path) for tilec in (options.old, options.new))
             for name in sorted(set(old) & set(new)):
                 before = now = 0
-                for one, other in zip(old[name], new[name]):   # variants
+                for key in set(old[name]) & set(new[name]):
+                    one, other = old[name][key], new[name][key]
                     left_out = stages(one) ^ stages(other)
                     before, now = before + clocks_of(one, left_out), now + clocks_of(other, left_out)
                 sums = [sums[0] + before, sums[1] + now]

@@ -484,6 +484,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     Inference inference = {
         .context = context, .arena = context->arena, .kernel = kernel, .role = scope->role, .threads = scope->threads};
     inference.body = scope->body;
+    inference.item_of = map_new(context->arena);
+    inference.trips = map_new(context->arena);
     rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);
     scope_walk(context->arena, kernel, scope, collect_item, &inference);
     check_threads(&inference);

@@ -52,6 +52,8 @@ typedef struct Item {
     const Layout *map;    // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
     const Rerun *again;   // maps under which a loop is executed once more, for other versions of what it stores
     bool fixed;           // the map is not to be chosen
+    int number;           // in inference->items, for layout_search.c
+    int64_t trips;        // of the loops around, likewise
     VEC(FragmentUse) uses;
     // loops
     TileLoop loop;
@@ -82,6 +84,9 @@ typedef struct Alternative {
     int64_t more;   // in units of WarpCosts
 } Alternative;
 
+typedef VEC(Buf *) FragmentVec;
+typedef VEC(const Layout *) LayoutVec;
+
 typedef struct Inference {
     PassContext *context;
     Arena *arena;
@@ -89,7 +94,9 @@ typedef struct Inference {
     const Stmt *role;   // NULL: outside of roles
     int64_t threads;
     VEC(Item *) items;
-    VEC(Buf *) fragments;
+    Map *item_of;   // by statement
+    Map *trips;     // of serial loops, as integers
+    FragmentVec fragments;
     Block *body;   // of the scope
     VEC(KnownCost) costs;
     VEC(Alternative) alternatives;
@@ -111,11 +118,15 @@ const Layout *layout_copy(Arena *arena, const Layout *layout);   // NULL of NULL
 int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to);
 int64_t item_quarters(Inference *inference, const Item *item, const Layout *map);   // one execution by all threads
 int64_t vector_under(const Item *item, const Layout *map);                          // elements of a memory access
+// How often the body is executed where what is around it is executed `around` times; `around` if it is no serial loop.
+int64_t loop_trips(const Inference *inference, const Stmt *stmt, int64_t around);
 
 // ---- placement.c ----
 typedef struct Placement Placement;
-Placement *placement_new(Inference *inference);
-int64_t placement_quarters(Placement *placement);   // of all conversions that layouts and maps need, and of the items
+Placement *placement_new(Inference *inference,
+                         const FragmentVec *fragments);                // those that copies join are together in it
+int64_t placement_quarters(Placement *placement);                      // of all conversions that layouts and maps need
+int64_t placement_steps(const Placement *placement);                   // of its walks so far
 bool placement_converts(const Placement *placement, const Buf *buf);   // ... this fragment among them
 bool placement_takes(const Placement *placement,
                      const Buf *buf);           // some statement takes it in its layout, whatever that is

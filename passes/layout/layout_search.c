@@ -15,15 +15,26 @@
 //     the item gets the map of f as it is; its other fragments follow ..
 //     the loops that store f run once more, under a map for that layout (Rerun); then those that store what they read
 //
-// The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost.
+// The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost. (Where
+// a round takes so many steps that few can follow, it also takes what is cheaper than now among other fragments.)
 // Layouts that are given or an instruction's, and fragments that other statements take as they are, stay. Without
 // conversions there is no search.
+//
+// What a move changes is near it, and so is its cost: that of the items, and of the fragments that it reaches, a family
+// at a time (placement.c). Steps are places and touches of walks, and items whose cost is asked for; the search has so many
+// (`search_steps` of the target), and T0536 says where they end it.
 #include "ir/query.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
+#include "support/numbers.h"
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SEEN = 16 };   // choices from which the search goes on to others of the same cost
+enum {
+    MOST_SEEN = 16,
+    ROUNDS = 64
+};   // choices whose equals the search goes on to; rounds that its steps are to do for
 
 typedef struct Choice {
     const Layout **layouts, **maps;   // of the fragments, of the items
@@ -31,29 +42,162 @@ typedef struct Choice {
     int64_t cost;
 } Choice;
 
+typedef struct Family {   // fragments that copies join
+    FragmentVec fragments;
+    Placement *placement;
+    int64_t quarters, taken_quarters;   // of conversions: now, and under the choice that is taken
+    int stamp;                          // of the last move that changed it
+    bool stale;                         // it changed since it was walked
+} Family;
+
+typedef struct Member {   // a fragment
+    Family *family;
+    VEC(int) users;     // items
+    bool converts;      // under the choice that is taken
+    int stamp, moved;   // of the last move that changed it, and of the last front that has it
+} Member;
+
+typedef struct User {   // an item
+    int64_t quarters, taken_quarters;
+    int stamp, followed, asked;   // of the last move that changed it; of fronts
+    bool stale;
+} User;
+
+typedef struct Change {   // a move that costs less
+    int number;
+    int64_t more;
+    VEC(Family *) families;
+    VEC(int) fragments, items;
+    const Layout **layouts, **maps;
+    const Rerun **again;
+} Change;
+
+typedef struct Maps {   // of loops over as many iterations, and layouts of fragments of as many elements
+    int rank;
+    const int64_t *extents;
+    LayoutVec maps;
+} Maps;
+
 typedef struct Search {
     Inference *inference;
     Arena *arena;
-    Placement *placement;
-    Choice taken, best;
-    VEC(Choice) seen, equal;   // taken before; of the cost of the one taken
+    Map *numbers;   // fragment -> its index, from 1
+    VEC(Family *) families;
+    Member *members;   // by fragment
+    User *users;       // by item
+    // what the move at hand has changed; `stamp` is its own number
+    int stamp;
+    VEC(Family *) families_changed;
+    VEC(int) fragments_changed, items_changed;
+    int64_t cost, steps;
+    Choice taken, equal;     // equal.layouts: NULL: none was found
+    VEC(Change *) changes;   // in this round of the search
+    VEC(Choice) seen;        // taken before
+    VEC(Maps) maps;          // under the choice that is taken
     const char *taken_text;
+    int asked;                   // rounds of items so far
     VEC(Alternative) declined;   // in this round of the search
 } Search;
 
+static int number_of(const Search *s, const Buf *buf) {
+    return (int)(intptr_t)map_get(s->numbers, buf) - 1;
+}
+
+static int64_t search_steps(const Search *s) {   // at most
+    return s->inference->context->target->costs.search_steps;
+}
+
+static bool ends_here(const Search *s) {
+    return s->steps >= search_steps(s);
+}
+
 // ---- choices ----
 
-static Choice choice_now(const Search *s, int64_t cost) {
+static Choice choice_now(const Search *s) {
     const Inference *inference = s->inference;
     int fragments = inference->fragments.count, items = inference->items.count;
     Choice choice = {NEW_ARRAY(s->arena, const Layout *, fragments), NEW_ARRAY(s->arena, const Layout *, items),
-                     NEW_ARRAY(s->arena, const Rerun *, items), cost};
+                     NEW_ARRAY(s->arena, const Rerun *, items), s->cost};
     for (int i = 0; i < fragments; i++) choice.layouts[i] = inference->fragments.items[i]->layout;
     for (int i = 0; i < items; i++) {
         choice.maps[i] = inference->items.items[i]->map;
         choice.again[i] = inference->items.items[i]->again;
     }
     return choice;
+}
+
+static void family_changes(Search *s, Family *family) {
+    family->stale = true;
+    if (family->stamp == s->stamp) return;
+    family->stamp = s->stamp;
+    vec_push(s->arena, &s->families_changed, family);
+}
+
+static void set_layout(Search *s, Buf *buf, const Layout *layout) {
+    int fragment = number_of(s, buf);
+    Member *member = &s->members[fragment];
+    buf->layout = layout;
+    family_changes(s, member->family);
+    if (member->stamp == s->stamp) return;
+    member->stamp = s->stamp;
+    vec_push(s->arena, &s->fragments_changed, fragment);
+}
+
+static void set_maps(Search *s, Item *item, const Layout *map, const Rerun *again) {
+    User *user = &s->users[item->number];
+    item->map = map;
+    item->again = again;
+    user->stale = true;
+    VEC_EACH (const FragmentUse, use, &item->uses) family_changes(s, s->members[number_of(s, use->buf)].family);
+    if (user->stamp == s->stamp) return;
+    user->stamp = s->stamp;
+    vec_push(s->arena, &s->items_changed, item->number);
+}
+
+static int64_t quarters_of_item(Search *s, const Item *item) {
+    int64_t sum = item_quarters(s->inference, item, item->map);
+    for (const Rerun *run = item->again; run; run = run->next) sum += item_quarters(s->inference, item, run->map);
+    s->steps++;
+    return item->trips * sum;
+}
+
+static void walk_family(Search *s, Family *family) {
+    int64_t before = placement_steps(family->placement);
+    family->quarters = placement_quarters(family->placement);
+    family->stale = false;
+    s->steps += placement_steps(family->placement) - before;
+}
+
+// Of what there is now.
+static int64_t cost_now(Search *s) {
+    s->cost = s->taken.cost;
+    VEC_EACH_PTR (Family, family, &s->families_changed) {
+        if (family->stale) walk_family(s, family);
+        s->cost += family->quarters - family->taken_quarters;
+    }
+    VEC_EACH (const int, i, &s->items_changed) {
+        User *user = &s->users[*i];
+        if (user->stale) user->quarters = quarters_of_item(s, s->inference->items.items[*i]);
+        user->stale = false;
+        s->cost += user->quarters - user->taken_quarters;
+    }
+    return s->cost;
+}
+
+static void forget_changes(Search *s) {
+    s->families_changed.count = s->fragments_changed.count = s->items_changed.count = 0;
+    s->stamp++;
+}
+
+// Back to the choice that is taken.
+static void undo(Search *s) {
+    Inference *inference = s->inference;
+    VEC_EACH (const int, f, &s->fragments_changed) inference->fragments.items[*f]->layout = s->taken.layouts[*f];
+    VEC_EACH (const int, i, &s->items_changed) {
+        inference->items.items[*i]->map = s->taken.maps[*i];
+        inference->items.items[*i]->again = s->taken.again[*i];
+    }
+    forget_changes(s);
 }
 
 static void choose(const Search *s, const Choice *choice) {
@@ -65,121 +209,220 @@ static void choose(const Search *s, const Choice *choice) {
     }
 }
 
+// From here on moves are compared with what there is now.
+static void take(Search *s) {
+    s->taken = choice_now(s);
+    s->taken.cost = 0;
+    VEC_EACH_PTR (Family, family, &s->families) {
+        walk_family(s, family);
+        s->taken.cost += family->taken_quarters = family->quarters;
+        VEC_EACH_PTR (Buf, buf, &family->fragments)
+            s->members[number_of(s, buf)].converts = placement_converts(family->placement, buf);
+    }
+    VEC_EACH_PTR (Item, item, &s->inference->items)
+        s->taken.cost += s->users[item->number].taken_quarters = quarters_of_item(s, item);
+    s->maps.count = s->declined.count = s->changes.count = 0;
+    s->equal = (Choice){0};
+    forget_changes(s);
+}
+
 static bool is_fixed(const Search *s, const Buf *buf) {
     return map_has(s->inference->fixed, buf);
 }
 
+static bool same_runs(const Rerun *a, const Rerun *b) {
+    for (; a && b; a = a->next, b = b->next)
+        if (!layout_equal(a->map, b->map)) return false;
+    return !a && !b;
+}
+
+static bool same_choice(const Search *s, const Choice *a, const Choice *b) {
+    for (int i = 0; i < s->inference->fragments.count; i++)
+        if (!layout_equal(a->layouts[i], b->layouts[i])) return false;
+    for (int i = 0; i < s->inference->items.count; i++)
+        if (!layout_equal(a->maps[i], b->maps[i]) || !same_runs(a->again[i], b->again[i])) return false;
+    return true;
+}
+
+static bool is_seen(const Search *s, const Choice *choice) {
+    VEC_EACH (const Choice, seen, &s->seen)
+        if (same_choice(s, seen, choice)) return true;
+    return false;
+}
+
 // ---- what a choice that was declined would do ----
 
-static const char *names(const Search *s, bool (*named)(const Search *s, int fragment)) {
+static const char *names(const Search *s, const bool *named) {
     const char *text = NULL;
     for (int f = 0; f < s->inference->fragments.count; f++)
-        if (named(s, f)) {
+        if (named[f]) {
             const char *name = s->inference->fragments.items[f]->name;
             text = text ? arena_printf(s->arena, "%s, '%s'", text, name) : arena_printf(s->arena, "'%s'", name);
         }
     return text;
 }
 
-static bool converts(const Search *s, int fragment) {
-    return placement_converts(s->placement, s->inference->fragments.items[fragment]);
+static const char *names_converted(const Search *s) {
+    bool *named = NEW_ARRAY(s->arena, bool, s->inference->fragments.count);
+    VEC_EACH_PTR (Buf, buf, &s->inference->fragments) {
+        const Member *member = &s->members[number_of(s, buf)];
+        bool walked = member->family->stamp == s->stamp;
+        named[number_of(s, buf)] = walked ? placement_converts(member->family->placement, buf) : member->converts;
+    }
+    return names(s, named);
 }
 
-static bool is_stored_by(const Item *item, const Buf *buf) {
-    VEC_EACH (const FragmentUse, use, &item->uses)
-        if (use->buf == buf && use->is_store) return true;
-    return false;
-}
-
-static bool runs_again(const Search *s, int fragment) {
-    VEC_EACH_PTR (Item, item, &s->inference->items)
-        if (item->again && is_stored_by(item, s->inference->fragments.items[fragment])) return true;
-    return false;
+static const char *names_computed_again(const Search *s) {
+    bool *named = NEW_ARRAY(s->arena, bool, s->inference->fragments.count);
+    VEC_EACH_PTR (Item, item, &s->inference->items) {
+        if (!item->again) continue;
+        VEC_EACH (const FragmentUse, use, &item->uses) named[number_of(s, use->buf)] |= use->is_store;
+    }
+    return names(s, named);
 }
 
 static const char *describe(const Search *s) {
-    const char *computed = names(s, runs_again), *converted = names(s, converts);
+    const char *computed = names_computed_again(s), *converted = names_converted(s);
     if (!computed) return converted ? arena_printf(s->arena, "with %s converted", converted) : "without conversions";
     if (!converted) return arena_printf(s->arena, "with %s computed in both layouts", computed);
     return arena_printf(s->arena, "with %s computed in both layouts and %s converted", computed, converted);
 }
 
-// What there is now is a choice: the best one so far, or an alternative to the conversion of `buf`.
+static void decline(Search *s, const Buf *buf, int64_t more) {
+    Alternative *known = NULL;
+    VEC_EACH (Alternative, declined, &s->declined)
+        if (declined->buf == buf) known = declined;
+    if (known && more >= known->more) return;
+    Alternative declined = {buf, describe(s), more};
+    if (more == 0 && strcmp(declined.text, s->taken_text) == 0) return;   // the same by other names
+    if (known) *known = declined;
+    else vec_push(s->arena, &s->declined, declined);
+}
+
+static void keep_change(Search *s) {
+    Change *change = NEW(s->arena, Change);
+    *change = (Change){.number = s->changes.count,
+                       .more = s->cost - s->taken.cost,
+                       .layouts = NEW_ARRAY(s->arena, const Layout *, s->fragments_changed.count),
+                       .maps = NEW_ARRAY(s->arena, const Layout *, s->items_changed.count),
+                       .again = NEW_ARRAY(s->arena, const Rerun *, s->items_changed.count)};
+    VEC_EACH_PTR (Family, family, &s->families_changed) vec_push(s->arena, &change->families, family);
+    VEC_EACH (const int, f, &s->fragments_changed) {
+        change->layouts[change->fragments.count] = s->inference->fragments.items[*f]->layout;
+        vec_push(s->arena, &change->fragments, *f);
+    }
+    VEC_EACH (const int, i, &s->items_changed) {
+        change->maps[change->items.count] = s->inference->items.items[*i]->map;
+        change->again[change->items.count] = s->inference->items.items[*i]->again;
+        vec_push(s->arena, &change->items, *i);
+    }
+    vec_push(s->arena, &s->changes, change);
+}
+
+// What there is now is a choice: one that costs less, or an alternative to the conversion of `buf`.
 static void consider(Search *s, const Buf *buf) {
-    int64_t cost = placement_quarters(s->placement);
-    if (cost < s->best.cost) {
-        s->best = choice_now(s, cost);
+    int64_t cost = cost_now(s);
+    if (cost < s->taken.cost) {
+        keep_change(s);
         return;
     }
-    int64_t more = cost - s->taken.cost;
-    if (more == 0) vec_push(s->arena, &s->equal, choice_now(s, cost));
-    const char *text = describe(s);
-    if (more == 0 && strcmp(text, s->taken_text) == 0) return;   // the same by other names
-    VEC_EACH (Alternative, known, &s->declined) {
-        if (known->buf != buf) continue;
-        if (more < known->more) *known = (Alternative){buf, text, more};
-        return;
+    if (cost == s->taken.cost && !s->equal.layouts) {
+        Choice equal = choice_now(s);
+        if (!is_seen(s, &equal)) s->equal = equal;
     }
-    Alternative declined = {buf, text, more};
-    vec_push(s->arena, &s->declined, declined);
+    decline(s, buf, cost - s->taken.cost);
 }
 
 // ---- moves to what is connected ----
 
 typedef struct Front {
     Search *s;
-    Map *fragments, *items;   // that have their new layouts and maps
-    bool moved;               // in this round
+    int number;
+    VEC(int) fragments, items;   // that got their layouts and maps in the last round that had any
 } Front;
 
 static Front front_of(Search *s) {
-    return (Front){s, map_new(s->arena), map_new(s->arena), false};
+    return (Front){.s = s, .number = s->stamp};
 }
 
 static bool item_follows(Front *front, Item *item, const FragmentUse *use) {
-    if (item->fixed || !item->map || map_has(front->items, item)) return false;
+    User *user = &front->s->users[item->number];
+    if (item->fixed || !item->map || user->followed == front->number) return false;
     const Layout *map = map_following(front->s->inference, item, use, use->buf->layout);
     if (!map) return false;
-    item->map = map;
-    item->again = NULL;
-    map_put(front->items, item, item);
-    return front->moved = true;
+    set_maps(front->s, item, map, NULL);
+    user->followed = front->number;
+    vec_push(front->s->arena, &front->items, item->number);
+    return true;
+}
+
+static void fragment_moves(Front *front, Buf *buf, const Layout *layout) {
+    int fragment = number_of(front->s, buf);
+    set_layout(front->s, buf, layout);
+    front->s->members[fragment].moved = front->number;
+    vec_push(front->s->arena, &front->fragments, fragment);
+}
+
+static bool has_moved(const Front *front, const Buf *buf) {
+    return front->s->members[number_of(front->s, buf)].moved == front->number;
 }
 
 static void fragments_follow(Front *front, const Item *item) {
     VEC_EACH (const FragmentUse, use, &item->uses) {
-        if (is_fixed(front->s, use->buf) || map_has(front->fragments, use->buf)) continue;
+        if (is_fixed(front->s, use->buf) || has_moved(front, use->buf)) continue;
         const Layout *layout = layout_following(front->s->inference, item, use);
-        if (!layout || layout_equal(layout, use->buf->layout)) continue;
-        use->buf->layout = layout;
-        map_put(front->fragments, use->buf, use->buf);
-        front->moved = true;
+        if (layout && !layout_equal(layout, use->buf->layout)) fragment_moves(front, use->buf, layout);
     }
+}
+
+static int by_number(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+// The items on fragments that have moved.
+static bool items_round(Front *front) {
+    Search *s = front->s;
+    VEC(int) asked = {0};
+    s->asked++;
+    VEC_EACH (const int, f, &front->fragments)
+        VEC_EACH (const int, i, &s->members[*f].users) {
+            if (s->users[*i].asked == s->asked) continue;
+            s->users[*i].asked = s->asked;
+            vec_push(s->arena, &asked, *i);
+        }
+    front->fragments.count = 0;
+    s->steps += asked.count;
+    if (asked.count > 1) qsort(asked.items, (size_t)asked.count, sizeof(int), by_number);
+    int before = front->items.count;
+    VEC_EACH (const int, i, &asked) {
+        Item *item = s->inference->items.items[*i];
+        VEC_EACH (const FragmentUse, use, &item->uses)
+            if (has_moved(front, use->buf) && item_follows(front, item, use)) break;
+    }
+    return front->items.count > before;
 }
 
 // One round: the items on fragments that have moved, then the fragments of items that have.
 static bool next_round(Front *front) {
-    front->moved = false;
-    VEC_EACH_PTR (Item, item, &front->s->inference->items)
-        VEC_EACH (const FragmentUse, use, &item->uses)
-            if (map_has(front->fragments, use->buf) && item_follows(front, item, use)) break;
-    if (front->moved) return true;
-    VEC_EACH_PTR (Item, item, &front->s->inference->items)
-        if (map_has(front->items, item)) fragments_follow(front, item);
-    return front->moved;
+    if (ends_here(front->s)) return false;
+    if (items_round(front)) return true;
+    VEC(int) items = {front->items.items, front->items.count, front->items.capacity};
+    if (items.count > 1) qsort(items.items, (size_t)items.count, sizeof(int), by_number);
+    VEC_EACH (const int, i, &items) fragments_follow(front, front->s->inference->items.items[*i]);
+    front->items.count = 0;
+    return front->fragments.count > 0;
 }
 
 static void consider_rounds(Front *front, const Buf *buf) {
     do consider(front->s, buf);
     while (next_round(front));
-    choose(front->s, &front->s->taken);
+    undo(front->s);
 }
 
 static void move_fragment(Search *s, Buf *buf, const Layout *layout) {
     Front front = front_of(s);
-    if (is_fixed(s, buf)) return;
-    buf->layout = layout;
-    map_put(front.fragments, buf, buf);
+    if (is_fixed(s, buf) || ends_here(s)) return;
+    fragment_moves(&front, buf, layout);
     consider_rounds(&front, buf);
 }
 
@@ -190,8 +433,6 @@ static bool has_extents(const Layout *map, const Item *item) {
     return true;
 }
 
-typedef VEC(const Layout *) LayoutVec;
-
 static void add_layout(const Search *s, const Layout *layout, LayoutVec *out) {
     VEC_EACH_PTR (const Layout, known, out)
         if (layout_equal(known, layout)) return;
@@ -199,26 +440,32 @@ static void add_layout(const Search *s, const Layout *layout, LayoutVec *out) {
 }
 
 // The maps of loops over as many iterations, and the layouts of fragments of as many elements.
-static LayoutVec maps_for(const Search *s, const Item *item) {
-    LayoutVec maps = {0};
+static const LayoutVec *maps_for(Search *s, const Item *item) {
+    VEC_EACH (const Maps, known, &s->maps)
+        if (known->rank == item->loop.rank &&
+            !memcmp(known->extents, item->loop.extents, sizeof(int64_t) * known->rank))
+            return &known->maps;
+    Maps found = {.rank = item->loop.rank, .extents = item->loop.extents};
     VEC_EACH_PTR (Item, other, &s->inference->items)
-        if (other->map && has_extents(other->map, item)) add_layout(s, other->map, &maps);
+        if (other->map && has_extents(other->map, item)) add_layout(s, other->map, &found.maps);
     VEC_EACH_PTR (Buf, buf, &s->inference->fragments)
-        if (has_extents(buf->layout, item)) add_layout(s, buf->layout, &maps);
-    return maps;
+        if (has_extents(buf->layout, item)) add_layout(s, buf->layout, &found.maps);
+    vec_push(s->arena, &s->maps, found);
+    return &vec_last(&s->maps).maps;
 }
 
 static void move_item(Search *s, Item *item, const FragmentUse *use) {
     Front front = front_of(s);
     if (item_follows(&front, item, use)) consider_rounds(&front, use->buf);
     if (item->kind != ITEM_LOOP || item->fixed || !item->map) return;
-    const LayoutVec maps = maps_for(s, item);
+    const LayoutVec maps = *maps_for(s, item);
     VEC_EACH_PTR (const Layout, map, &maps) {
         if (layout_equal(map, item->map)) continue;
+        if (ends_here(s)) return;
         front = front_of(s);
-        item->map = map;
-        item->again = NULL;
-        map_put(front.items, item, item);
+        set_maps(s, item, map, NULL);
+        s->users[item->number].followed = front.number;
+        vec_push(s->arena, &front.items, item->number);
         consider_rounds(&front, use->buf);
     }
 }
@@ -274,7 +521,7 @@ static void run_for(Search *s, const Wanted *wanted, WantedVec *next) {
             if (!map || runs_under(item, map)) break;
             Rerun *run = NEW(s->arena, Rerun);
             *run = (Rerun){map, item->again};
-            item->again = run;
+            set_maps(s, item, item->map, run);
             want_operands(s, item, map, next);
             break;
         }
@@ -305,7 +552,7 @@ static void run_again(Search *s, Buf *buf, const Layout *layout) {
         runs = now;
         wanted = next;
     }
-    choose(s, &s->taken);
+    undo(s);
 }
 
 // ---- the search ----
@@ -328,60 +575,64 @@ static void moves_of_use(Search *s, Item *item, const FragmentUse *use) {
 
 static void all_moves(Search *s) {
     VEC_EACH_PTR (Item, item, &s->inference->items) {
+        if (ends_here(s)) return;
         if (is_conversion(item)) moves_of_copy(s, item);
         else if (item->map || item->kind == ITEM_SCALAR)
             VEC_EACH (const FragmentUse, use, &item->uses) moves_of_use(s, item, use);
     }
 }
 
-static bool same_choice(const Search *s, const Choice *a, const Choice *b) {
-    for (int i = 0; i < s->inference->fragments.count; i++)
-        if (!layout_equal(a->layouts[i], b->layouts[i])) return false;
-    for (int i = 0; i < s->inference->items.count; i++)
-        if (a->again[i] != b->again[i] || !a->maps[i] != !b->maps[i] ||
-            (a->maps[i] && !layout_equal(a->maps[i], b->maps[i])))
-            return false;
+// Of equal ones the first that was found.
+static int by_cost(const void *a, const void *b) {
+    const Change *one = *(Change *const *)a, *other = *(Change *const *)b;
+    if (one->more != other->more) return one->more < other->more ? -1 : 1;
+    return one->number - other->number;
+}
+
+static bool is_far(const Search *s, const Change *change) {
+    VEC_EACH_PTR (Family, family, &change->families)
+        if (family->stamp == s->stamp) return false;
     return true;
 }
 
-static bool is_seen(const Search *s, const Choice *choice) {
-    VEC_EACH (const Choice, seen, &s->seen)
-        if (same_choice(s, seen, choice)) return true;
-    return false;
-}
-
-// A choice of the same cost, from which others are a move away. False: none is new.
-static bool take_equal(Search *s) {
-    VEC_EACH (const Choice, equal, &s->equal) {
-        if (is_seen(s, equal)) continue;
-        s->best = *equal;
-        return true;
+// The best of them; if `all`, then each that no better one comes near: what they save adds up.
+static void make_changes(Search *s, bool all) {
+    if (s->changes.count > 1) qsort(s->changes.items, (size_t)s->changes.count, sizeof(Change *), by_cost);
+    VEC_EACH_PTR (Change, change, &s->changes) {
+        if (change != s->changes.items[0] && !(all && is_far(s, change))) continue;
+        VEC_EACH_PTR (Family, family, &change->families) family->stamp = s->stamp;
+        for (int i = 0; i < change->fragments.count; i++)
+            s->inference->fragments.items[change->fragments.items[i]]->layout = change->layouts[i];
+        for (int i = 0; i < change->items.count; i++) {
+            Item *item = s->inference->items.items[change->items.items[i]];
+            item->map = change->maps[i];
+            item->again = change->again[i];
+        }
     }
-    return false;
 }
 
-// Some fragment is needed in another layout than it has.
-static bool has_conversions(const Search *s) {
-    for (int f = 0; f < s->inference->fragments.count; f++)
-        if (converts(s, f)) return true;
-    return false;
-}
-
-// All moves from the best choice so far.
-static void search_round(Search *s) {
-    s->taken = s->best;
-    s->declined.count = s->equal.count = 0;
-    choose(s, &s->taken);
-    placement_quarters(s->placement);
+// All moves from the choice that there is. True: it was not the cheapest.
+static bool search_round(Search *s) {
+    int64_t before = s->steps;
+    take(s);
     s->taken_text = describe(s);
     vec_push(s->arena, &s->seen, s->taken);
     all_moves(s);
+    make_changes(s, s->steps - before > search_steps(s) / ROUNDS);
+    return s->changes.count > 0;
 }
 
 // Goes down from choice to choice; the last one costs less than all that are a move away.
 static void descend(Search *s) {
-    do search_round(s);
-    while (s->best.cost < s->taken.cost);
+    while (search_round(s))
+        if (ends_here(s)) return;
+}
+
+// A choice of the same cost, from which others are a move away. False: none is new.
+static bool take_equal(Search *s) {
+    if (!s->equal.layouts) return false;
+    choose(s, &s->equal);
+    return true;
 }
 
 static const Rerun *copy_reruns(Arena *arena, const Rerun *run) {
@@ -409,29 +660,105 @@ static void keep_declined(const Search *s, Arena *arena) {
     }
 }
 
+// ---- families ----
+
+static int root_of(int *parents, int fragment) {
+    while (parents[fragment] != fragment) fragment = parents[fragment] = parents[parents[fragment]];
+    return fragment;
+}
+
+static void find_families(Search *s) {
+    const Inference *inference = s->inference;
+    int fragments = inference->fragments.count, *parents = NEW_ARRAY(s->arena, int, fragments);
+    Family **by_root = NEW_ARRAY(s->arena, Family *, fragments);
+    for (int f = 0; f < fragments; f++) parents[f] = f;
+    VEC_EACH_PTR (Item, item, &inference->items) {
+        if (!is_conversion(item)) continue;
+        int a = number_of(s, item->uses.items[0].buf), b = number_of(s, item->uses.items[1].buf);
+        parents[root_of(parents, a)] = root_of(parents, b);
+    }
+    for (int f = 0; f < fragments; f++) {
+        Family **family = &by_root[root_of(parents, f)];
+        if (!*family) vec_push(s->arena, &s->families, *family = NEW(s->arena, Family));
+        s->members[f].family = *family;
+        vec_push(s->arena, &(*family)->fragments, inference->fragments.items[f]);
+    }
+    VEC_EACH_PTR (Family, family, &s->families) family->placement = placement_new(s->inference, &family->fragments);
+}
+
+static void find_users(Search *s) {
+    VEC_EACH_PTR (Item, item, &s->inference->items)
+        VEC_EACH (const FragmentUse, use, &item->uses) {
+            Member *member = &s->members[number_of(s, use->buf)];
+            if (member->users.count == 0 || vec_last(&member->users) != item->number)
+                vec_push(s->arena, &member->users, item->number);
+        }
+}
+
+static void number_all(Search *s) {
+    const Inference *inference = s->inference;
+    s->numbers = map_new(s->arena);
+    s->members = NEW_ARRAY(s->arena, Member, inference->fragments.count);
+    s->users = NEW_ARRAY(s->arena, User, inference->items.count);
+    s->stamp = 1;
+    for (int f = 0; f < inference->fragments.count; f++)
+        map_put(s->numbers, inference->fragments.items[f], (void *)(intptr_t)(f + 1));
+    for (int i = 0; i < inference->items.count; i++) inference->items.items[i]->number = i;
+}
+
+static void count_trips(Inference *inference, const Block *block, int64_t trips) {
+    FOR_EACH_ITEM (stmt, block) {
+        Item *item = map_get(inference->item_of, stmt);
+        if (item) item->trips = trips;
+        if (stmt->kind == STMT_ROLE || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_THREAD) continue;
+        int64_t within = loop_trips(inference, stmt, trips);
+        FOR_EACH_BODY (body, stmt) count_trips(inference, body, within);
+    }
+}
+
+static void report_end(const Search *s) {
+    const Inference *inference = s->inference;
+    if (ends_here(s))
+        REMARK(inference->context, inference->kernel->loc, T_LAYOUT_SEARCH, inference->kernel->name,
+               (long long)s->steps);
+}
+
 static bool search_in(void *user, Arena *arena) {
     Search *s = user;
     Inference *inference = s->inference;
     Arena *lasting = inference->arena;
     Choice lowest = {.cost = INT64_MAX};
     s->arena = inference->arena = arena;
-    s->best = choice_now(s, placement_quarters(s->placement));
+    number_all(s);
+    find_families(s);
+    find_users(s);
     do {
         descend(s);
+        if (s->changes.count > 0) take(s);   // the end came before a round without changes
         if (s->taken.cost >= lowest.cost) continue;
         lowest = s->taken;
         keep_declined(s, lasting);
-    } while (s->seen.count < MOST_SEEN && take_equal(s));
+    } while (s->seen.count < MOST_SEEN && !ends_here(s) && take_equal(s));
     keep_choice(s, &lowest, lasting);
     inference->arena = lasting;
     return true;
 }
 
-void search_layouts(Inference *inference) {
-    Search s = {.inference = inference, .placement = placement_new(inference)};
-    placement_quarters(s.placement);
-    if (!has_conversions(&s)) return;
+// Some fragment is needed in another layout than it has.
+static bool has_conversions(const Inference *inference, const Placement *placement) {
     VEC_EACH_PTR (Buf, buf, &inference->fragments)
-        if (placement_takes(s.placement, buf)) map_put(inference->fixed, buf, buf);
+        if (placement_converts(placement, buf)) return true;
+    return false;
+}
+
+void search_layouts(Inference *inference) {
+    Search s = {.inference = inference};
+    Placement *whole = placement_new(inference, &inference->fragments);
+    placement_quarters(whole);
+    if (!has_conversions(inference, whole)) return;
+    count_trips(inference, inference->body, 1);
+    VEC_EACH_PTR (Buf, buf, &inference->fragments)
+        if (placement_takes(whole, buf)) map_put(inference->fixed, buf, buf);
     arena_scope(inference->context->failure, search_in, &s);
+    report_end(&s);
 }

@@ -20,7 +20,8 @@
 //     `if` that writes it                     where no version has the value behind both branches, both end with home
 //     loop with a `break`                     home, or the loop's version, holds the value behind each write
 //
-// A walk finds what that costs, or also changes the program.
+// A walk finds what that costs, or also changes the program. It goes by places: the statements on its fragments, and what
+// they stand in. A search walks a family of fragments at a time, those that copies join, since no other takes part.
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
@@ -38,9 +39,15 @@ typedef struct Touch {   // of a fragment by a statement
     bool reads, writes;
 } Touch;
 
-typedef struct Reach {      // of a statement and what is below it
-    int first, own, last;   // touches; own: end of those of the statement itself
-} Reach;
+typedef struct Place Place;
+typedef VEC(Place *) PlaceVec;
+struct Place {   // of a statement on the walk
+    Stmt *stmt;
+    Item *item;             // NULL: a statement that takes fragments in their layouts, or none
+    int first, own, last;   // its touches and those below; own: end of those of the statement itself
+    Block *blocks[2];
+    PlaceVec bodies[2];
+};
 
 typedef struct Version {
     int fragment;
@@ -64,17 +71,19 @@ typedef VEC(Carried) CarriedVec;
 struct Placement {
     Inference *inference;
     Arena *arena;
-    VEC(Touch) touches;
-    Map *items, *reach;      // by statement
+    FragmentVec fragments;   // those that it places
     Map *numbers;            // fragment -> its index, from 1
+    VEC(Touch) touches;
+    PlaceVec places;         // of the scope's body
     const Stmt **declared;   // by fragment
     VEC(Version) versions;   // first each fragment itself, in their order
     int capacity;            // most versions that there can be
     // the walk
     int last_value;
     int64_t trips, quarters;   // of the loops around; the cost so far, in units of WarpCosts
+    int64_t steps;             // of all walks: places and touches
     bool *costs;               // by fragment: conversions of it do
-    const Stmt *loop;          // the one around; NULL: none
+    const Place *loop;         // the one around; NULL: none
     const CarriedVec *carried;
     // changes
     bool apply, changed;
@@ -83,14 +92,12 @@ struct Placement {
     VEC(Stmt *) dropped;
 };
 
-enum { UNKNOWN_TRIPS = 16, MOST_TRIPS = 1 << 20 };   // of a loop whose extent is not constant; of nested loops
-
-static int number_of(const Placement *p, const Buf *buf) {   // -1: no fragment of an item
+static int number_of(const Placement *p, const Buf *buf) {   // -1: not one of them
     return (int)(intptr_t)map_get(p->numbers, buf) - 1;
 }
 
 static Buf *fragment_at(const Placement *p, int fragment) {
-    return p->inference->fragments.items[fragment];
+    return p->fragments.items[fragment];
 }
 
 static const Layout *home_of(const Placement *p, int fragment) {
@@ -129,7 +136,7 @@ static void find_accesses(const Item *item, Touch *touch) {
 
 static void touch_by_item(Placement *p, Item *item) {
     VEC_EACH (const FragmentUse, use, &item->uses) {
-        if (!is_first_use(item, use)) continue;
+        if (number_of(p, use->buf) < 0 || !is_first_use(item, use)) continue;
         Touch touch = {item->stmt, item, use, number_of(p, use->buf), false, false};
         find_accesses(item, &touch);
         add_touch(p, touch);
@@ -158,32 +165,48 @@ static void touch_by_effects(Placement *p, const Stmt *stmt) {
         add_touch(p,
                   (Touch){stmt, NULL, NULL, fragment, effect->access != ACCESS_WRITE, effect->access != ACCESS_READ});
     }
-    VEC_EACH_PTR (Item, item, &p->inference->items)
-        if (ends_products(stmt) && starts_product(item))
-            add_touch(p, (Touch){stmt, NULL, NULL, number_of(p, gemm_of(item->stmt).acc->buf), true, true});
-}
-
-static void find_touches(Placement *p, const Block *block) {
-    FOR_EACH_ITEM (stmt, block) {
-        if (stmt->kind == STMT_ROLE) continue;   // another scope
-        Reach *reach = NEW(p->arena, Reach);
-        Item *item = map_get(p->items, stmt);
-        map_put(p->reach, stmt, reach);
-        reach->first = p->touches.count;
-        int fragment = stmt->kind == STMT_DECL ? number_of(p, stmt->decl) : -1;
-        if (fragment >= 0) p->declared[fragment] = stmt;
-        if (fragment >= 0) add_touch(p, (Touch){.stmt = stmt, .fragment = fragment});
-        else if (item) touch_by_item(p, item);
-        else if (!has_body(stmt)) touch_by_effects(p, stmt);
-        reach->own = p->touches.count;
-        if (has_body(stmt))
-            FOR_EACH_BODY (body, stmt) find_touches(p, body);
-        reach->last = p->touches.count;
+    if (!ends_products(stmt)) return;
+    VEC_EACH_PTR (Item, item, &p->inference->items) {
+        int fragment = starts_product(item) ? number_of(p, gemm_of(item->stmt).acc->buf) : -1;
+        if (fragment >= 0) add_touch(p, (Touch){stmt, NULL, NULL, fragment, true, true});
     }
 }
 
-static const Reach *reach_of(const Placement *p, const Stmt *stmt) {
-    return map_get(p->reach, stmt);
+static void touch_by_stmt(Placement *p, Stmt *stmt, Item *item) {
+    int fragment = stmt->kind == STMT_DECL ? number_of(p, stmt->decl) : -1;
+    if (fragment >= 0) {
+        p->declared[fragment] = stmt;
+        add_touch(p, (Touch){.stmt = stmt, .fragment = fragment});
+    } else if (item) {
+        touch_by_item(p, item);
+    } else if (!has_body(stmt)) {
+        touch_by_effects(p, stmt);
+    }
+}
+
+// A loop without touches is not on the walk; a `break` is, and what it stands in.
+static bool is_on_walk(const Placement *p, const Place *place) {
+    if (place->last > place->first || place->stmt->kind == STMT_BREAK) return true;
+    return !map_has(p->inference->trips, place->stmt) && place->bodies[0].count + place->bodies[1].count > 0;
+}
+
+static bool has_requirements(const Item *item) {
+    return item->map || item->kind == ITEM_SCALAR;
+}
+
+static void find_places(Placement *p, Block *block, PlaceVec *out) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_ROLE) continue;   // another scope
+        Item *item = map_get(p->inference->item_of, stmt);
+        Place *place = NEW(p->arena, Place);
+        *place = (Place){.stmt = stmt, .item = item && has_requirements(item) ? item : NULL, .first = p->touches.count};
+        touch_by_stmt(p, stmt, place->item);
+        place->own = p->touches.count;
+        if (has_body(stmt)) stmt_bodies(stmt, place->blocks);
+        for (int i = 0; i < 2 && place->blocks[i]; i++) find_places(p, place->blocks[i], &place->bodies[i]);
+        place->last = p->touches.count;
+        if (is_on_walk(p, place)) vec_push(p->arena, out, place);
+    }
 }
 
 // ---- questions about a statement and all below it ----
@@ -193,35 +216,34 @@ static const Reach *reach_of(const Placement *p, const Stmt *stmt) {
                      *touch##_end = touch##_all ? touch##_all + (to) : NULL;                                           \
          touch < touch##_end; touch++)
 
-static bool writes_within(const Placement *p, const Reach *reach, int fragment) {
-    EACH_TOUCH(touch, p, reach->first, reach->last)
+static bool writes_within(const Placement *p, const Place *place, int fragment) {
+    EACH_TOUCH(touch, p, place->first, place->last)
     if (touch->fragment == fragment && touch->writes) return true;
     return false;
 }
 
-static bool declares_within(const Placement *p, const Reach *reach, int fragment) {
-    EACH_TOUCH(touch, p, reach->first, reach->last)
+static bool declares_within(const Placement *p, const Place *place, int fragment) {
+    EACH_TOUCH(touch, p, place->first, place->last)
     if (touch->fragment == fragment && touch->stmt->kind == STMT_DECL) return true;
     return false;
 }
 
-static bool read_outside(const Placement *p, const Reach *reach, int fragment) {
+static bool read_outside(const Placement *p, const Place *place, int fragment) {
     for (int i = 0; i < p->touches.count; i++) {
         const Touch *touch = &p->touches.items[i];
-        if ((i < reach->first || i >= reach->last) && touch->fragment == fragment && touch->reads) return true;
+        if ((i < place->first || i >= place->last) && touch->fragment == fragment && touch->reads) return true;
     }
     return false;
 }
 
 // The value that the fragment has before the loop is read in it: its first statement on it does not replace the value
 // in each iteration.
-static bool enters(const Placement *p, const Stmt *loop, const Reach *reach, int fragment) {
-    EACH_TOUCH(touch, p, reach->first, reach->last) {
+static bool enters(const Placement *p, const Place *loop, int fragment) {
+    EACH_TOUCH(touch, p, loop->first, loop->last) {
         if (touch->fragment != fragment) continue;
         if (touch->reads || !touch->writes) return true;
-        FOR_EACH_BODY (body, loop)
-            FOR_EACH_ITEM (stmt, body)
-                if (stmt == touch->stmt) return false;
+        VEC_EACH_PTR (Place, place, &loop->bodies[0])
+            if (place->stmt == touch->stmt) return false;
         return true;
     }
     return false;
@@ -233,9 +255,9 @@ static const Layout *needed_by(const Placement *p, const Touch *touch, const Lay
 }
 
 // The layout in which all statements within use the fragment; home if they differ.
-static const Layout *common_layout(const Placement *p, const Reach *reach, int fragment) {
+static const Layout *common_layout(const Placement *p, const Place *place, int fragment) {
     const Layout *common = NULL;
-    EACH_TOUCH(touch, p, reach->first, reach->last) {
+    EACH_TOUCH(touch, p, place->first, place->last) {
         if (touch->fragment != fragment) continue;
         const Layout *needed = needed_by(p, touch, touch->item ? touch->item->map : NULL);
         if (common && !layout_equal(common, needed)) return home_of(p, fragment);
@@ -248,7 +270,7 @@ static const Layout *common_layout(const Placement *p, const Reach *reach, int f
 
 static int version_of(Placement *p, int fragment, const Layout *layout) {
     if (layout_equal(layout, home_of(p, fragment))) return fragment;
-    for (int i = p->inference->fragments.count; i < p->versions.count; i++)
+    for (int i = p->fragments.count; i < p->versions.count; i++)
         if (p->versions.items[i].fragment == fragment && layout_equal(p->versions.items[i].layout, layout)) return i;
     EXPECT(arena_failure(p->arena), p->versions.count < p->capacity, "more versions of fragments than uses");
     vec_push(p->arena, &p->versions, ((Version){fragment, layout, NULL}));
@@ -277,7 +299,7 @@ static Buf *version_buf(Placement *p, int version) {
 }
 
 static State copy_state(const Placement *p, const State *state) {
-    int fragments = p->inference->fragments.count;
+    int fragments = p->fragments.count;
     State copy = {NEW_ARRAY(p->arena, int, fragments), NEW_ARRAY(p->arena, bool, p->capacity)};
     memcpy(copy.value, state->value, sizeof *copy.value * (size_t)fragments);
     memcpy(copy.current, state->current, sizeof *copy.current * (size_t)p->capacity);
@@ -371,21 +393,21 @@ static int make_current(Placement *p, State *state, int fragment, const Layout *
     return version;
 }
 
-static bool writes_own(const Placement *p, const Stmt *stmt, int fragment) {
-    const Reach *reach = reach_of(p, stmt);
-    EACH_TOUCH(touch, p, reach->first, reach->own)
+static bool writes_own(const Placement *p, const Place *place, int fragment) {
+    EACH_TOUCH(touch, p, place->first, place->own)
     if (touch->fragment == fragment && touch->writes) return true;
     return false;
 }
 
 // The version that a statement reads: another fragment with the same value serves as well, unless it writes that one.
-static int version_read(Placement *p, State *state, const Touch *touch, const Layout *layout, Where where) {
+static int version_read(Placement *p, State *state, const Place *place, const Touch *touch, const Layout *layout,
+                        Where where) {
     int value = state->value[touch->fragment], own = version_of(p, touch->fragment, layout);
     if (touch->writes || !value || holds(p, state, own, value))
         return make_current(p, state, touch->fragment, layout, where, touch->stmt->loc);
     for (int i = 0; i < p->versions.count; i++)
         if (holds(p, state, i, value) && layout_equal(p->versions.items[i].layout, layout) &&
-            !writes_own(p, touch->stmt, p->versions.items[i].fragment))
+            !writes_own(p, place, p->versions.items[i].fragment))
             return i;
     return make_current(p, state, touch->fragment, layout, where, touch->stmt->loc);
 }
@@ -404,12 +426,11 @@ static void write_value(Placement *p, State *state, int fragment, int value, int
 }
 
 // The fragments that the item uses under the map: those that it reads hold their values.
-static Subst *versions_under(Placement *p, State *state, const Item *item, const Layout *map) {
-    const Reach *reach = reach_of(p, item->stmt);
-    Subst *subst = subst_new(p->arena);
-    EACH_TOUCH(touch, p, reach->first, reach->own) {
+static Subst *versions_under(Placement *p, State *state, const Place *place, const Layout *map) {
+    Subst *subst = p->apply ? subst_new(p->arena) : NULL;
+    EACH_TOUCH(touch, p, place->first, place->own) {
         const Layout *needed = needed_by(p, touch, map);
-        int version = touch->reads ? version_read(p, state, touch, needed, before(item->stmt))
+        int version = touch->reads ? version_read(p, state, place, touch, needed, before(place->stmt))
                                    : version_of(p, touch->fragment, needed);
         if (!p->apply || version == touch->fragment) continue;
         subst_buf(subst, fragment_at(p, touch->fragment), version_buf(p, version));
@@ -418,9 +439,9 @@ static Subst *versions_under(Placement *p, State *state, const Item *item, const
     return subst;
 }
 
-static void write_versions(Placement *p, State *state, const Item *item) {
-    const Reach *reach = reach_of(p, item->stmt);
-    EACH_TOUCH(touch, p, reach->first, reach->own) {
+static void write_versions(Placement *p, State *state, const Place *place) {
+    const Item *item = place->item;
+    EACH_TOUCH(touch, p, place->first, place->own) {
         if (!touch->writes) continue;
         const Layout *layout = needed_by(p, touch, item->map);
         write_value(p, state, touch->fragment, ++p->last_value, version_of(p, touch->fragment, layout));
@@ -439,15 +460,13 @@ static void push_rerun(Placement *p, const Item *item, const Layout *map, Subst 
     block_push(p->arena, block_of(p, p->before, item->stmt), run);
 }
 
-static void place_item(Placement *p, State *state, Item *item) {
+static void place_item(Placement *p, State *state, const Place *place) {
+    Item *item = place->item;
     VEC(Subst *) again = {0};
-    Subst *subst = versions_under(p, state, item, item->map);
-    p->quarters += p->trips * item_quarters(p->inference, item, item->map);
-    for (const Rerun *run = item->again; run; run = run->next) {
-        vec_push(p->arena, &again, versions_under(p, state, item, run->map));
-        p->quarters += p->trips * item_quarters(p->inference, item, run->map);
-    }
-    write_versions(p, state, item);
+    Subst *subst = versions_under(p, state, place, item->map);
+    for (const Rerun *run = item->again; run; run = run->next)
+        vec_push(p->arena, &again, versions_under(p, state, place, run->map));
+    write_versions(p, state, place);
     if (!p->apply) return;
     Subst **at = again.items;
     for (const Rerun *run = item->again; run; run = run->next) push_rerun(p, item, run->map, *at++);
@@ -480,9 +499,9 @@ static void place_copy(Placement *p, State *state, Item *item) {
 }
 
 // A statement that takes fragments as they are.
-static void place_other(Placement *p, State *state, Stmt *stmt) {
-    const Reach *reach = reach_of(p, stmt);
-    EACH_TOUCH(touch, p, reach->first, reach->own) {
+static void place_other(Placement *p, State *state, const Place *place) {
+    const Stmt *stmt = place->stmt;
+    EACH_TOUCH(touch, p, place->first, place->own) {
         if (stmt->kind == STMT_DECL) {
             forget_versions(p, state, touch->fragment);
             state->value[touch->fragment] = 0;
@@ -492,7 +511,7 @@ static void place_other(Placement *p, State *state, Stmt *stmt) {
     }
 }
 
-static void place_block(Placement *p, State *state, Block *block);
+static void place_all(Placement *p, State *state, const PlaceVec *places);
 
 // ---- branches ----
 
@@ -500,9 +519,9 @@ static bool leaves(const Block *block) {
     return block->count > 0 && vec_last(block)->kind == STMT_BREAK;
 }
 
-static bool any_current(const Placement *p, const State *state, int fragment) {
+static bool any_in_both(const Placement *p, const State *a, const State *b, int fragment) {
     for (int i = 0; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment && state->current[i]) return true;
+        if (p->versions.items[i].fragment == fragment && a->current[i] && b->current[i]) return true;
     return false;
 }
 
@@ -516,61 +535,56 @@ static void end_with_home(Placement *p, State *state, int fragment, const Stmt *
 }
 
 // Behind the `if`, or in the next iteration of the loop around it, in which the reader may stand in the `if` itself.
-static bool read_again(const Placement *p, const Reach *reach, int fragment) {
-    return read_outside(p, reach, fragment) || (p->loop && !declares_within(p, reach_of(p, p->loop), fragment));
+static bool read_again(const Placement *p, const Place *place, int fragment) {
+    return read_outside(p, place, fragment) || (p->loop && !declares_within(p, p->loop, fragment));
 }
 
-// What holds behind both branches of the `if`, in a.
-static void merge(Placement *p, const Stmt *stmt, State *a, State *b, Block *then, Block *otherwise) {
-    const Reach *reach = reach_of(p, stmt);
-    for (int f = 0; f < p->inference->fragments.count; f++) {
-        if (declares_within(p, reach, f)) continue;
-        bool differ = a->value[f] != b->value[f];
-        State trial_a = copy_state(p, a), trial_b = copy_state(p, b);
-        keep_common(p, &trial_a, &trial_b, f);
-        if (a->value[f] && b->value[f] && !any_current(p, &trial_a, f) && read_again(p, reach, f)) {
-            end_with_home(p, a, f, stmt, then);
-            end_with_home(p, b, f, stmt, otherwise);
-        }
-        keep_common(p, a, b, f);
-        if (differ) a->value[f] = ++p->last_value;
+// What holds of the fragment behind both branches of the `if`, in a.
+static void merge(Placement *p, const Place *place, State *a, State *b, int fragment) {
+    bool differ = a->value[fragment] != b->value[fragment], both = a->value[fragment] && b->value[fragment];
+    if (both && !any_in_both(p, a, b, fragment) && read_again(p, place, fragment)) {
+        end_with_home(p, a, fragment, place->stmt, place->blocks[0]);
+        end_with_home(p, b, fragment, place->stmt, place->blocks[1]);
     }
+    keep_common(p, a, b, fragment);
+    if (differ) a->value[fragment] = ++p->last_value;
 }
 
-static void place_if(Placement *p, State *state, Stmt *stmt) {
+static void place_if(Placement *p, State *state, const Place *place) {
     State other = copy_state(p, state);
-    place_block(p, state, &stmt->if_.then);
-    place_block(p, &other, &stmt->if_.otherwise);
-    if (leaves(&stmt->if_.then)) *state = other;
-    else if (!leaves(&stmt->if_.otherwise)) merge(p, stmt, state, &other, &stmt->if_.then, &stmt->if_.otherwise);
+    bool *touched = NEW_ARRAY(p->arena, bool, p->fragments.count);
+    place_all(p, state, &place->bodies[0]);
+    place_all(p, &other, &place->bodies[1]);
+    if (leaves(place->blocks[0])) *state = other;
+    if (leaves(place->blocks[0]) || leaves(place->blocks[1])) return;
+    EACH_TOUCH(touch, p, place->first, place->last) touched[touch->fragment] = true;
+    for (int f = 0; f < p->fragments.count; f++)
+        if (touched[f] && !declares_within(p, place, f)) merge(p, place, state, &other, f);
 }
 
 // ---- loops ----
 
 // What each iteration reads in another layout, and the loop does not write, is converted before it.
-static void convert_before(Placement *p, State *state, Stmt *loop, const Block *block) {
-    const Reach *all = reach_of(p, loop);
-    FOR_EACH_ITEM (stmt, block) {
-        const Reach *reach = reach_of(p, stmt);
-        for (int i = reach ? reach->first : 0; reach && i < reach->own; i++) {
-            const Touch *touch = &p->touches.items[i];
-            bool stays = !writes_within(p, all, touch->fragment) && !declares_within(p, all, touch->fragment);
+static void convert_before(Placement *p, State *state, const Place *loop, const PlaceVec *places) {
+    VEC_EACH_PTR (Place, place, places) {
+        EACH_TOUCH(touch, p, place->first, place->own) {
+            bool stays = !writes_within(p, loop, touch->fragment) && !declares_within(p, loop, touch->fragment);
             if (touch->reads && stays && !(touch->item && is_conversion(touch->item)))
-                version_read(p, state, touch, needed_by(p, touch, touch->item ? touch->item->map : NULL), before(loop));
+                version_read(p, state, place, touch, needed_by(p, touch, touch->item ? touch->item->map : NULL),
+                             before(loop->stmt));
         }
-        if (!has_body(stmt) || stmt->kind == STMT_IF || stmt->kind == STMT_ROLE) continue;
-        FOR_EACH_BODY (body, stmt) convert_before(p, state, loop, body);
+        if (place->stmt->kind == STMT_IF) continue;
+        for (int i = 0; i < 2; i++) convert_before(p, state, loop, &place->bodies[i]);
     }
 }
 
 // `runs`: at least one iteration. What the loop leaves without one is what was there before.
-static void find_carried(Placement *p, State *state, const Stmt *loop, bool runs, CarriedVec *out) {
-    const Reach *reach = reach_of(p, loop);
-    for (int f = 0; f < p->inference->fragments.count; f++) {
-        if (!writes_within(p, reach, f) || declares_within(p, reach, f)) continue;
-        Carried carried = {f, common_layout(p, reach, f), enters(p, loop, reach, f)};
-        if (carried.enters || (!runs && read_outside(p, reach, f)))
-            make_current(p, state, f, carried.layout, before(loop), loop->loc);
+static void find_carried(Placement *p, State *state, const Place *loop, bool runs, CarriedVec *out) {
+    for (int f = 0; f < p->fragments.count; f++) {
+        if (!writes_within(p, loop, f) || declares_within(p, loop, f)) continue;
+        Carried carried = {f, common_layout(p, loop, f), enters(p, loop, f)};
+        if (carried.enters || (!runs && read_outside(p, loop, f)))
+            make_current(p, state, f, carried.layout, before(loop->stmt), loop->stmt->loc);
         vec_push(p->arena, out, carried);
     }
     VEC_EACH (const Carried, carried, out)
@@ -587,43 +601,34 @@ static bool breaks(const Block *block) {
     return false;
 }
 
-// `known`: each iteration is sure to come about, once at least and to its end.
-static int64_t trips_of(const Stmt *loop, bool *known) {
-    int64_t trips = 1;
-    *known = loop->kind == STMT_FOR && !breaks(&loop->loop.body);
-    if (loop->kind == STMT_WHILE) return UNKNOWN_TRIPS;
-    for (int i = 0; i < loop->loop.count; i++) {
-        int64_t count = iter_count(&loop->loop.iters[i]);
-        *known &= count > 0;
-        trips = smaller(trips * (count < 0 ? UNKNOWN_TRIPS : smaller(count, MOST_TRIPS)), MOST_TRIPS);
-    }
-    return trips;
+// Each iteration is sure to come about, once at least and to its end.
+static bool surely_runs(const Stmt *loop) {
+    if (loop->kind != STMT_FOR || breaks(&loop->loop.body)) return false;
+    for (int i = 0; i < loop->loop.count; i++)
+        if (iter_count(&loop->loop.iters[i]) <= 0) return false;
+    return true;
 }
 
 // The carried versions hold what comes out of an iteration.
-static void end_iteration(Placement *p, State *state, const Stmt *loop, const CarriedVec *all, Where where) {
+static void end_iteration(Placement *p, State *state, const Place *loop, const CarriedVec *all, Where where) {
     VEC_EACH (const Carried, carried, all)
-        if (carried->enters || read_outside(p, reach_of(p, loop), carried->fragment))
-            make_current(p, state, carried->fragment, carried->layout, where, loop->loc);
+        if (carried->enters || read_outside(p, loop, carried->fragment))
+            make_current(p, state, carried->fragment, carried->layout, where, loop->stmt->loc);
 }
 
-static void place_loop(Placement *p, State *state, Stmt *loop, Block *body) {
-    const Stmt *outer_loop = p->loop;
+static void place_loop(Placement *p, State *state, const Place *loop) {
+    const Place *outer_loop = p->loop;
     const CarriedVec *outer_carried = p->carried;
     int64_t outer_trips = p->trips;
-    bool runs;
     CarriedVec carried = {0};
-    p->trips = smaller(p->trips * trips_of(loop, &runs), MOST_TRIPS);
-    int64_t inner_trips = p->trips;
-    p->trips = outer_trips;
-    convert_before(p, state, loop, body);
-    find_carried(p, state, loop, runs, &carried);
+    convert_before(p, state, loop, &loop->bodies[0]);
+    find_carried(p, state, loop, surely_runs(loop->stmt), &carried);
     State within = copy_state(p, state);
-    p->trips = inner_trips;
+    p->trips = loop_trips(p->inference, loop->stmt, p->trips);
     p->loop = loop;
     p->carried = &carried;
-    place_block(p, &within, body);
-    if (!leaves(body)) end_iteration(p, &within, loop, &carried, end_of(body));
+    place_all(p, &within, &loop->bodies[0]);
+    if (!leaves(loop->blocks[0])) end_iteration(p, &within, loop, &carried, end_of(loop->blocks[0]));
     p->trips = outer_trips;
     p->loop = outer_loop;
     p->carried = outer_carried;
@@ -631,57 +636,42 @@ static void place_loop(Placement *p, State *state, Stmt *loop, Block *body) {
 
 // ---- the walk ----
 
-static bool is_serial(const Stmt *stmt) {
-    return (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL) || stmt->kind == STMT_WHILE;
-}
-
-static void place_stmt(Placement *p, State *state, Stmt *stmt) {
-    const Reach *reach = reach_of(p, stmt);
-    Item *item = map_get(p->items, stmt);
-    if (item && is_conversion(item)) place_copy(p, state, item);
-    else if (item) place_item(p, state, item);
-    else if (reach->first < reach->own) place_other(p, state, stmt);
-    if (stmt->kind == STMT_BREAK && p->loop) end_iteration(p, state, p->loop, p->carried, before(stmt));
-    if (!has_body(stmt)) return;
-    if (stmt->kind == STMT_IF) {
-        place_if(p, state, stmt);
-        return;
+static void place_one(Placement *p, State *state, const Place *place) {
+    p->steps += 1 + place->own - place->first;
+    if (place->item && is_conversion(place->item)) place_copy(p, state, place->item);
+    else if (place->item) place_item(p, state, place);
+    else if (place->first < place->own) place_other(p, state, place);
+    if (place->stmt->kind == STMT_BREAK && p->loop) end_iteration(p, state, p->loop, p->carried, before(place->stmt));
+    if (place->stmt->kind == STMT_IF) {
+        place_if(p, state, place);
+    } else if (map_has(p->inference->trips, place->stmt)) {
+        place_loop(p, state, place);
+    } else {
+        for (int i = 0; i < 2; i++) place_all(p, state, &place->bodies[i]);
     }
-    FOR_EACH_BODY (body, stmt)
-        if (is_serial(stmt)) place_loop(p, state, stmt, body);
-        else place_block(p, state, body);
 }
 
-static void place_block(Placement *p, State *state, Block *block) {
-    FOR_EACH_ITEM (stmt, block)
-        if (stmt->kind != STMT_ROLE) place_stmt(p, state, stmt);
+static void place_all(Placement *p, State *state, const PlaceVec *places) {
+    VEC_EACH_PTR (Place, place, places) place_one(p, state, place);
 }
 
-static bool has_requirements(const Item *item) {
-    return item->map || item->kind == ITEM_SCALAR;
-}
-
-Placement *placement_new(Inference *inference) {
+Placement *placement_new(Inference *inference, const FragmentVec *fragments) {
     Placement *p = NEW(inference->arena, Placement);
-    int fragments = inference->fragments.count;
-    *p = (Placement){.inference = inference, .arena = inference->arena, .capacity = fragments};
-    p->reach = map_new(p->arena);
+    *p = (Placement){.inference = inference, .arena = inference->arena, .fragments = *fragments};
     p->numbers = map_new(p->arena);
-    p->items = map_new(p->arena);
-    p->declared = NEW_ARRAY(p->arena, const Stmt *, fragments);
-    p->converted = NEW_ARRAY(p->arena, bool, fragments);
-    p->costs = NEW_ARRAY(p->arena, bool, fragments);
-    for (int f = 0; f < fragments; f++) map_put(p->numbers, fragment_at(p, f), (void *)(intptr_t)(f + 1));
-    VEC_EACH_PTR (Item, item, &inference->items)
-        if (has_requirements(item)) map_put(p->items, item->stmt, item), p->capacity += item->uses.count * MOST_RUNS;
+    p->declared = NEW_ARRAY(p->arena, const Stmt *, fragments->count);
+    p->converted = NEW_ARRAY(p->arena, bool, fragments->count);
+    p->costs = NEW_ARRAY(p->arena, bool, fragments->count);
+    for (int f = 0; f < fragments->count; f++) map_put(p->numbers, fragment_at(p, f), (void *)(intptr_t)(f + 1));
+    find_places(p, inference->body, &p->places);
+    p->capacity = fragments->count + p->touches.count * MOST_RUNS;
     p->versions.items = NEW_ARRAY(p->arena, Version, p->capacity);
     p->versions.capacity = p->capacity;
-    find_touches(p, inference->body);
     return p;
 }
 
 static void walk(Placement *p) {
-    int fragments = p->inference->fragments.count;
+    int fragments = p->fragments.count;
     State state = {NEW_ARRAY(p->arena, int, fragments), NEW_ARRAY(p->arena, bool, p->capacity)};
     p->versions.count = p->dropped.count = p->last_value = 0;
     for (int f = 0; f < fragments; f++) {
@@ -690,7 +680,7 @@ static void walk(Placement *p) {
     }
     p->trips = 1;
     p->quarters = 0;
-    place_block(p, &state, p->inference->body);
+    place_all(p, &state, &p->places);
 }
 
 // The walks of a search are many: what each allocates goes behind it.
@@ -710,6 +700,10 @@ int64_t placement_quarters(Placement *p) {
     arena_scope(p->inference->context->failure, walk_in, p);
     p->arena = lasting;
     return p->quarters;
+}
+
+int64_t placement_steps(const Placement *p) {
+    return p->steps;
 }
 
 bool placement_converts(const Placement *p, const Buf *buf) {
@@ -797,12 +791,12 @@ static void drop_unread_copies(Arena *arena, Block *body) {
 }
 
 bool place_conversions(Inference *inference) {
-    Placement *p = placement_new(inference);
+    Placement *p = placement_new(inference, &inference->fragments);
     p->apply = true;
     p->before = map_new(p->arena);
     p->after = map_new(p->arena);
     walk(p);
-    for (int f = 0; f < inference->fragments.count; f++)
+    for (int f = 0; f < p->fragments.count; f++)
         if (p->converted[f] && begins_incomplete(p, f)) fill_versions(p, f);
     StmtMapper insert = {.arena = p->arena, .stmt = push_with_conversions, .user = p};
     bool changed = rewrite_block(&insert, inference->body) || p->changed;
