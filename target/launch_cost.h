@@ -92,7 +92,8 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     int64_t readers = row_tiles < column_tiles ? row_tiles : column_tiles;
     int few = c->stream > 0 && readers <= COST_FEW_READERS, by_workspace = c->slice_steps > 0;
     double rows = (double)row_tiles * (double)c->tile_rows, columns = (double)column_tiles * (double)c->tile_columns;
-    double tiles = (double)row_tiles * (double)column_tiles * (double)extents[COST_COPIES];
+    double copies = extents[COST_COPIES] > 0 ? (double)extents[COST_COPIES] : 0;
+    double tiles = (double)row_tiles * (double)column_tiles * copies;
     double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
     double step = few && c->stream > c->step ? (double)c->stream : (double)c->step;
     double loop = cost_ceil((double)steps / splits) * step, point = loop + (double)c->tail;
