@@ -421,7 +421,8 @@ void facts_iter(Facts *facts, const Iter *iter) {
     expr_const(iter->step, &step);
     if (last > INT64_MIN) last--;
     if (begin.low == begin.high && step > 1 && last >= begin.low)   // the last one that is reached
-        last = begin.low + (int64_t)(((uint64_t)last - (uint64_t)begin.low) / (uint64_t)step * (uint64_t)step);
+        last =
+            (int64_t)((uint64_t)begin.low + ((uint64_t)last - (uint64_t)begin.low) / (uint64_t)step * (uint64_t)step);
     learn_range(facts, iter->var, (Range){begin.low, last});
     int64_t multiple = gcd64(multiple_of(facts, iter->begin), step);
     if (multiple > 1) learn_multiple(facts, iter->var, multiple);

@@ -178,7 +178,8 @@ static void set_values(Level *level, const Iter *iter) {
     int64_t first, step, trips = iter_count(iter);
     if (trips < 0 && level->grid) trips = 2;   // at least: a grid of known size says so
     if (trips < 1 || !expr_const(iter->begin, &first) || !expr_const(iter->step, &step)) return;
-    int64_t values[MOST_VALUES] = {first, first + step, first + (trips - 1) * step};
+    uint64_t at = (uint64_t)first, by = (uint64_t)step;   // the sums fit, their parts may not
+    int64_t values[MOST_VALUES] = {first, (int64_t)(at + by), (int64_t)(at + (uint64_t)(trips - 1) * by)};
     level->count = trips < MOST_VALUES ? (int)trips : MOST_VALUES;
     memcpy(level->values, values, sizeof values);
 }

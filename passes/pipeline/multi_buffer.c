@@ -166,7 +166,7 @@ static void add_slot_dim(MultiBuffer *m, Buf *buf, int64_t slots) {
 static void multi_buffer(MultiBuffer *m, Buf *buf) {
     int64_t slots = 0;
     FOR_EACH_ITEM (loop, &m->loops)
-        if (first_fill(loop, buf) >= 0 && loop_stages(loop) > slots) slots = loop_stages(loop);
+        if (first_fill(loop, buf) >= 0) slots = larger(slots, loop_stages(loop));
     EXPECT(m->context->failure, slots > 1, "%lld slots of '%s'", (long long)slots, buf->name);
     add_slot_dim(m, buf, slots);
     FOR_EACH_ITEM (loop, &m->loops)
