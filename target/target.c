@@ -50,7 +50,8 @@ static const Target targets[] = {
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx86",
      .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, L2(50)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx86", .summary = "Hopper: H100, H200",
-     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50), .clock_mhz = 1755, .launch_ns = 2000,
+     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50), .clock_mhz = 1350, .stream_bytes = 3000,
+     .launch_ns = 1500,   // with these the 14 products of the fixed tables (H200) take 4 % more or less than predicted
      .wgmma = {.k_bytes = 32,
                .strip_bytes = 128,
                .work_clocks = 3,

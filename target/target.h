@@ -99,8 +99,9 @@ typedef struct Target {
     int register_unit, registers_least;   // setmaxnreg takes multiples of the unit, from the least on
     int partitions;                       // of a multiprocessor; each has its own warps and its share of the registers
     int multiprocessors;                  // of the most common device, for cost models
-    int64_t clock_mhz;                    // of its multiprocessors under load; 0: not measured
-    int64_t launch_ns;                    // from one kernel to the next in a stream
+    int64_t clock_mhz;                    // of its multiprocessors while tensor cores work; 0: not measured
+    int64_t stream_bytes;                 // of device memory, a clock of that, all multiprocessors
+    int64_t launch_ns;                    // that a kernel takes in addition to its clocks
     WgmmaCosts wgmma;                     // of targets with FEATURE_WGMMA
     WarpCosts costs;
     int banks, bank_bytes;          // shared memory
