@@ -19,6 +19,7 @@
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
 #include "passes/pipeline/async_copy_legality.h"
+#include "support/numbers.h"
 
 typedef struct MultiBuffer {
     PassContext *context;
