@@ -30,6 +30,7 @@ bool ask_open(Tool *tool, const char *path, const Target *target, Ask *out) {
                              .optimize = optimize,
                              .lines = !option_given(o, OPTION_NO_LINES),
                              .remarks = option_given(o, OPTION_REMARKS),
+                             .pdl = option_given(o, OPTION_PDL),
                              .assemble = true}};
     return true;
 }

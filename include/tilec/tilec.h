@@ -176,6 +176,8 @@ typedef struct TilecCompileOptions {
     // compile or the emulator), or that it failed, and how long it took. NULL: never.
     void (*log)(void *user, const char *line);
     void *log_user;
+    bool
+        pdl;   // every grid is `@pdl`: its launch may overlap with the end of the kernel before (docs/reference/language.md)
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

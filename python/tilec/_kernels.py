@@ -13,7 +13,7 @@ from . import _arrays, _tilec
 from ._expressions import parse
 from ._program import assembler
 
-NO_ASSEMBLE, DECLARATIONS, REMARKS = 1, 2, 4   # flags of _tilec.compile
+NO_ASSEMBLE, DECLARATIONS, REMARKS, PDL = 1, 2, 4, 8   # flags of _tilec.compile
 _FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 _TYPES = {name: number for number, name in enumerate(_tilec.types)}
 
@@ -251,7 +251,7 @@ class Kernel(_tilec.Launcher):
         shows the layouts of its tiles. `remarks` prints which optimizations were not applied, and why.
         """
         defines = self._defines(values)
-        flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0)
+        flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0) | (PDL if self.source.pdl else 0)
         artefact, said = _tilec.compile(self.source.name, self.source.text, target, defines, self.name, assembler(),
                                         self.source.record, print_after, layouts, flags)
         _say(said)
@@ -329,8 +329,8 @@ def _torch_allocate(size, device, stream):
 class Source(collections.abc.Mapping):
     """A `.tile` source: a mapping of names to kernels and programs, in the file's order."""
 
-    def __init__(self, name, text, record, values):
-        self.name, self.text, self.record = name, text, record
+    def __init__(self, name, text, record, pdl, values):
+        self.name, self.text, self.record, self.pdl = name, text, record, pdl
         artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, DECLARATIONS)
         _say(said)
         declarations = json.loads(artefact.manifest)["declarations"]
@@ -371,18 +371,20 @@ def _record_of(path):
     return None if record in (None, "", "none") else record
 
 
-def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", **values: object) -> Source:
+def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", pdl: bool = False,
+         **values: object) -> Source:
     """The kernels of a file, or of `source`, a text; with values for compile-time names, tunables or consts.
 
-    Only parses: a kernel is compiled at its first call on a device.
+    Only parses: a kernel is compiled at its first call on a device. With `pdl` every grid is `@pdl`: launches may overlap with the end of
+    the kernel before, which pays for short kernels that follow one another.
     """
     if (path is None) == (source is None):
         raise TypeError("load takes the path of a file, or source=")
     if source is not None:
-        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), values)
+        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), pdl, values)
     path = os.path.abspath(os.fspath(path))
     with open(path, "rb") as file:
-        return Source(path, file.read(), _record_of(path), values)
+        return Source(path, file.read(), _record_of(path), pdl, values)
 
 
 def emulate(kernel: Kernel, /, *args: object, **keywords: object):

@@ -516,7 +516,7 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
 }
 
 // compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags) -> (Artefact, diagnostics)
-// Flags: 1 not assembled, 2 declarations alone, 4 remarks.
+// Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;
@@ -537,6 +537,7 @@ static PyObject *compile_source(PyObject *self, PyObject *args) {
     options.no_assemble = flags & 1;
     options.declarations = flags & 2;
     options.remarks = flags & 4;
+    options.pdl = flags & 8;
     options.cancelled = interrupted;
     Py_BEGIN_ALLOW_THREADS status =
         tilec_compile(state.context, name, text, (size_t)length, &options, &artefact, &said);

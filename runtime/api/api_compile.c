@@ -46,6 +46,7 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .lines = !options->no_lines,
         .assemble = !options->no_assemble,
         .remarks = options->remarks,
+        .pdl = options->pdl,
         .phases = options->progress != NULL,
         .declarations = options->declarations,
         .print_after = options->print_after,

@@ -190,6 +190,13 @@ static void after_compile(void *user) {
     repro_end(&job->repro, job->ok);
 }
 
+static void overlap_launches(Module *module) {
+    VEC_EACH_PTR (Func, func, &module->funcs) {
+        Stmt *grid = (Stmt *)func_grid(func);
+        if (grid) attr_set_ints(module->arena, &grid->attrs, ATTR_PDL, 0, NULL);
+    }
+}
+
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
     double start = seconds_now();
     *out = (Compiled){.times.parse = loader->parse_seconds};
@@ -198,6 +205,7 @@ bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compil
     out->times.elaborate = seconds_now() - start;
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
     if (loader->launch && !keep_chosen(out->module, options->target, loader->launch, false)) return false;
+    if (options->pdl) overlap_launches(out->module);
     Job job = {.loader = loader, .options = options, .out = out};
     job.assembling = (AssembleOptions){options->target, out->module, options->ptxas, options->lines, NULL};
     if (options->upto == UPTO_CUBIN)

@@ -36,6 +36,7 @@ typedef struct CompileOptions {
     int optimize;         // LLVM: 0, 1, 2
     bool lines;           // emit a line table
     bool llvm;            // keep the LLVM IR as text
+    bool pdl;             // every grid is `@pdl`
     const char *ptxas;
     uint64_t seed;                        // of --emulate-each
     int64_t max_steps;                    // of its emulator; 0: the default

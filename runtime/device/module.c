@@ -151,7 +151,7 @@ static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, C
                          .shared_bytes = (unsigned)a->variant->shared_bytes,
                          .stream = stream,
                          .attributes = &pdl,
-                         .attribute_count = a->variant->pdl};
+                         .attribute_count = a->grid <= (int64_t)a->variant->pdl * l->device.multiprocessors};
     CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), params, NULL);
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }

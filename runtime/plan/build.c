@@ -5,6 +5,7 @@
 #include "ir/print.h"
 #include "ir/rewrite.h"
 #include "support/map.h"
+#include "support/numbers.h"
 #include <string.h>
 
 typedef struct Builder {
@@ -223,6 +224,15 @@ static const char *chosen_text(Builder *b, const Func *kernel, const int cluster
     return out.length ? sb_text(&out) + strlen("; ") : NULL;
 }
 
+// How many CTAs a multiprocessor has room for; 0 registers of a thread: not known.
+static int resident_ctas(const Target *target, int threads, int registers, int64_t shared) {
+    enum { LEAST = 32 };   // registers of a thread where as many threads run as can
+    int unit = target->register_unit;
+    int64_t each = larger((registers + unit - 1) / unit * unit, LEAST);
+    int64_t by_registers = target->registers_multiprocessor / (each * threads);
+    return (int)smaller(by_registers, target->shared_multiprocessor / (shared + target->shared_reserved));
+}
+
 static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     const Stmt *grid = func_grid(kernel);
     Expr *blocks = e_int(b->arena, 1);
@@ -233,11 +243,12 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     v->threads = (int)(grid_threads(func_grid(kernel)) / grid_blocks(func_grid(kernel)));
     for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
     if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
-    v->pdl = func_calls(kernel, OP_DEPENDENCY_WAIT);
     v->how = chosen_text(b, kernel, v->cluster);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
     const KernelResources *found = resources_of(b, v->symbol);
+    if (func_calls(kernel, OP_DEPENDENCY_WAIT))
+        v->pdl = resident_ctas(b->target, v->threads, found ? found->registers : 0, v->shared_bytes);
     if (!found) return;
     v->registers = found->registers;
     v->spill_stores = found->spill_stores;

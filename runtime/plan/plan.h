@@ -127,8 +127,10 @@ typedef struct PlanVariant {
     HostExpr grid;        // number of CTAs; 0: nothing to launch
     int threads;
     int cluster[3];
-    bool pdl;               // programmatic dependent launch: may start before the previous kernel ends
-    int64_t shared_bytes;   // dynamic shared memory
+    // Programmatic dependent launch: it may start before the previous kernel ends, if the grid has at most so many CTAs for each
+    // multiprocessor. More do not run at once, and each waits. 0: it may not.
+    int pdl;
+    int64_t shared_bytes;                                        // dynamic shared memory
     int registers, spill_stores, spill_loads, stack, barriers;   // reported by the assembler; registers -1: unknown
     const char *how;   // for -v: clusters, roles and mechanisms; NULL: none, or the plan was read from a manifest
 } PlanVariant;

@@ -217,7 +217,7 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
     const Json *cluster = json_get(from, "cluster");
     for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
-    v->pdl = json_boolean(json_get(from, "pdl"), false);
+    v->pdl = (int)json_integer(json_get(from, "pdl"), 0);
     const Json *resources = json_get(from, "resources");
     v->registers = (int)json_integer(json_get(resources, "registers"), -1);
     v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);

@@ -154,7 +154,7 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
         key(w, "cluster");
         sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
     }
-    if (v->pdl) put_true(w, "pdl");
+    if (v->pdl) put_integer(w, "pdl", v->pdl);
     put_integer(w, "shared_bytes", v->shared_bytes);
     w->flat--;
     if (v->registers < 0) return;

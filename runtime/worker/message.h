@@ -40,7 +40,7 @@ typedef struct CompileRequest {
     int64_t define_count;
     const TilecDefine *defines;
     int64_t optimize;   // 0, 1, 2
-    int64_t lines, assemble, remarks;
+    int64_t lines, assemble, remarks, pdl;
     int64_t phases;         // says when each begins
     int64_t declarations;   // only what the source declares is asked for
     int64_t for_shape;      // `shape` is the only one that the code will run with

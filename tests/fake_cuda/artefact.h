@@ -17,7 +17,7 @@ static const char plan_text[] =
     "{\"name\": \"x\", \"type\": \"bf16\", \"mode\": \"in\", \"shape\": [\"N\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}],"
     "\"maps\": [{\"name\": \"x_map\", \"at\": 1, \"tensor\": \"x\", \"box\": [64], \"swizzle\": 128}],"
-    "\"dims\": [\"N\"], \"symbol\": \"mapped\", \"grid\": \"1\", \"threads\": 128, \"pdl\": true, \"shared_bytes\": 0}]},"
+    "\"dims\": [\"N\"], \"symbol\": \"mapped\", \"grid\": \"1\", \"threads\": 128, \"pdl\": 16, \"shared_bytes\": 0}]},"
     "{\"name\": \"walked\", \"kind\": \"kernel\", \"variants\": [{\"params\": ["
     "{\"name\": \"x\", \"type\": \"bf16\", \"mode\": \"in\", \"shape\": [\"B\", \"W\", \"C\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"B\"]}],"
