@@ -23,6 +23,7 @@ Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
 
 // Elements at indices that are neither iterators nor constants become selects, where that is cheap (register_selects.c).
 bool select_registers(PassContext *context, Func *kernel);
+bool repeat_common_stores(PassContext *context, Func *kernel);   // common_stores.c
 // Makes every `parallel` loop read each fragment by one list of iterators and constants, and every reduction, scan and
 // accumulator a whole fragment; other views become copies of the fragment. True: something changed.
 bool separate_views(PassContext *context, Func *kernel);

@@ -398,6 +398,30 @@ static void check_reductions(Inference *inference) {
     }
 }
 
+static bool is_iterator(const Expr *expr, const void *var) {
+    return expr_is_var(expr, var);
+}
+
+// A store whose iterations threads share, of one element: each thread would keep what its own iterations store.
+static bool shares_stores(const Item *item, const FragmentUse *use, int iterator) {
+    bool index = false;
+    for (int d = 0; d < use->rank; d++) index |= use->dims[d] == iterator;
+    return use->is_store && !index && tv_threads_along(item->map, iterator) > 1 &&
+           block_any_expr(&item->loop.body, is_iterator, item->loop.iters[iterator]);
+}
+
+static void check_stores(Inference *inference) {
+    VEC_EACH_PTR (Item, item, &inference->items) {
+        if (item->kind != ITEM_LOOP || !item->map || !is_loop(item->stmt, LOOP_PARALLEL)) continue;
+        VEC_EACH (const FragmentUse, use, &item->uses)
+            for (int i = 0; i < item->loop.rank; i++)
+                if (shares_stores(item, use, i)) {
+                    diag(inference->context->sink, item->stmt->loc, T_COMMON_STORE, use->buf->name);
+                    return;
+                }
+    }
+}
+
 // ---- run-time extents ----
 
 // parallel (i in n) body  =>  for (c in ceildiv(n, T)) parallel (i' in T) if (c * T + i' < n) body
@@ -499,11 +523,13 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     follow_destinations(&inference);
     write_decisions(&inference);
     check_reductions(&inference);
+    check_stores(&inference);
     return place_conversions(&inference) || inference.changed;
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {
-    bool changed = select_registers(context, kernel);
+    bool changed = repeat_common_stores(context, kernel);
+    changed |= select_registers(context, kernel);
     changed |= separate_views(context, kernel);
     const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
     for (int i = scopes->count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes->items[i]);

@@ -7,6 +7,7 @@
 //     layout_items.c           ... collects the tile ops and the fragments that they use
 //     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
 //     register_selects.c       ... elements at dynamic indices
+//     common_stores.c          ... elements that several iterations store
 //     placement.c              ... where fragments are converted
 //     layout_cost.c            ... what conversions, and items under a map, cost
 //     layout_search.c          ... other layouts and maps, where they cost less

@@ -539,10 +539,22 @@ static bool read_again(const Placement *p, const Place *place, int fragment) {
     return read_outside(p, place, fragment) || (p->loop && !declares_within(p, p->loop, fragment));
 }
 
+// One branch leaves the fragment without a value, as before: what the other one wrote is read only where that branch ran.
+static void keep_known(const Placement *p, State *a, const State *b, int fragment) {
+    if (a->value[fragment]) return;
+    a->value[fragment] = b->value[fragment];
+    for (int i = 0; i < p->versions.count; i++)
+        if (p->versions.items[i].fragment == fragment) a->current[i] = b->current[i];
+}
+
 // What holds of the fragment behind both branches of the `if`, in a.
 static void merge(Placement *p, const Place *place, State *a, State *b, int fragment) {
-    bool differ = a->value[fragment] != b->value[fragment], both = a->value[fragment] && b->value[fragment];
-    if (both && !any_in_both(p, a, b, fragment) && read_again(p, place, fragment)) {
+    bool differ = a->value[fragment] != b->value[fragment];
+    if (!a->value[fragment] || !b->value[fragment]) {
+        keep_known(p, a, b, fragment);
+        return;
+    }
+    if (!any_in_both(p, a, b, fragment) && read_again(p, place, fragment)) {
         end_with_home(p, a, fragment, place->stmt, place->blocks[0]);
         end_with_home(p, b, fragment, place->stmt, place->blocks[1]);
     }
@@ -718,10 +730,27 @@ bool placement_takes(const Placement *p, const Buf *buf) {
 
 // ---- changing the program ----
 
-// The first access of the fragment stores a part of it: what else there is has no value yet.
+static const PlaceVec *block_with(const PlaceVec *places, const Stmt *stmt) {
+    const PlaceVec *found = NULL;
+    VEC_EACH_PTR (Place, place, places) {
+        if (place->stmt == stmt) return places;
+        for (int i = 0; i < 2 && !found; i++) found = block_with(&place->bodies[i], stmt);
+    }
+    return found;
+}
+
+// The first statement on the fragment, among those next to its declaration, stores a part of it, or may not be executed:
+// what else there is has no value yet.
 static bool begins_incomplete(const Placement *p, int fragment) {
-    EACH_TOUCH(touch, p, 0, p->touches.count)
-    if (touch->fragment == fragment && touch->use) return touch->use->is_store && touch->use->keeps;
+    const PlaceVec *block = p->declared[fragment] ? block_with(&p->places, p->declared[fragment]) : &p->places;
+    VEC_EACH_PTR (Place, place, block) {
+        if (place->stmt == p->declared[fragment]) continue;
+        EACH_TOUCH(touch, p, place->first, place->last) {
+            if (touch->fragment != fragment) continue;
+            bool nested = touch >= p->touches.items + place->own;
+            return nested || (touch->use && touch->use->is_store && touch->use->keeps);
+        }
+    }
     return false;
 }
 
