@@ -255,6 +255,10 @@ typedef struct IterBits {
     bool exact;   // nor does it pass the end of 64 bits
 } IterBits;
 
+typedef struct IterValues {
+    Value index, begin, end, step;
+} IterValues;
+
 static IterBits iter_bits(Gen *gen, const Iter *iter) {
     Range begin = range_of(gen->kernel.facts, iter->begin), end = range_of(gen->kernel.facts, iter->end);
     Range step = range_of(gen->kernel.facts, iter->step);
@@ -263,13 +267,22 @@ static IterBits iter_bits(Gen *gen, const Iter *iter) {
     return (IterBits){narrow ? 32 : 64, end.high <= INT64_MAX - step.high + 1};
 }
 
-// The next value of an iterator, and whether it is below the end. Where it may not fit, the rest tells.
-static Value emit_next(Gen *gen, Value index, Value step, Value end, bool exact, Value *more) {
+// The next value of an iterator, and whether it is below the end. Where it may not fit, the rest tells. A loop of constants over more
+// than half of i64 is over at its last value: ptxas 13.0 takes `i < end` of such a loop for false at once.
+static Value emit_next(Gen *gen, const IterValues *at, bool exact, Value *more) {
     LLVMBuilderRef b = gen->builder;
-    Value next = LLVMBuildAdd(b, index, step, "");
+    Value next = LLVMBuildAdd(b, at->index, at->step, "");
     if (exact && LLVMIsAInstruction(next)) LLVMSetNSW(next, 1);
-    *more = exact ? LLVMBuildICmp(b, LLVMIntSLT, next, end, "")
-                  : LLVMBuildICmp(b, LLVMIntULT, step, LLVMBuildSub(b, end, index, ""), "");
+    int64_t begin, end, step, range;
+    bool known = value_const(at->begin, &begin) && value_const(at->end, &end) && value_const(at->step, &step);
+    if (known && __builtin_sub_overflow(end, begin, &range)) {
+        uint64_t last = (uint64_t)begin + (uint64_t)(trip_count(begin, end, step) - 1) * (uint64_t)step;
+        *more = LLVMBuildICmp(b, LLVMIntNE, at->index, const_i64(gen, (int64_t)last), "");
+    } else if (exact) {
+        *more = LLVMBuildICmp(b, LLVMIntSLT, next, at->end, "");
+    } else {
+        *more = LLVMBuildICmp(b, LLVMIntULT, at->step, LLVMBuildSub(b, at->end, at->index, ""), "");
+    }
     return next;
 }
 
@@ -292,7 +305,7 @@ static void emit_serial(Gen *gen, Stmt *stmt, int depth) {
     gen->kernel.break_to = done;   // a break leaves the innermost loop
     emit_nest(gen, stmt, depth + 1);
     gen->kernel.loops--;
-    Value more, next = emit_next(gen, index, step, end, iter_is.exact, &more);
+    Value more, next = emit_next(gen, &(IterValues){index, begin, end, step}, iter_is.exact, &more);
     LLVMAddIncoming(index, (Value[]){begin, next}, (Label[]){before, LLVMGetInsertBlock(b)}, 2);
     LLVMBuildCondBr(b, more, loop, done);
     LLVMMoveBasicBlockAfter(done, LLVMGetInsertBlock(b));
