@@ -539,10 +539,12 @@ static bool read_again(const Placement *p, const Place *place, int fragment) {
     return read_outside(p, place, fragment) || (p->loop && !declares_within(p, p->loop, fragment));
 }
 
-// One branch leaves the fragment without a value, as before: what the other one wrote is read only where that branch ran.
-static void keep_known(const Placement *p, State *a, const State *b, int fragment) {
-    if (a->value[fragment]) return;
-    a->value[fragment] = b->value[fragment];
+// One branch leaves the fragment without a value, as before: what the other one wrote is read only where that branch ran. It is no
+// other fragment's value, so that a copy of one behind the `if` is made.
+static void keep_known(Placement *p, State *a, const State *b, int fragment) {
+    bool known = a->value[fragment];
+    a->value[fragment] = ++p->last_value;
+    if (known) return;
     for (int i = 0; i < p->versions.count; i++)
         if (p->versions.items[i].fragment == fragment) a->current[i] = b->current[i];
 }
@@ -550,11 +552,11 @@ static void keep_known(const Placement *p, State *a, const State *b, int fragmen
 // What holds of the fragment behind both branches of the `if`, in a.
 static void merge(Placement *p, const Place *place, State *a, State *b, int fragment) {
     bool differ = a->value[fragment] != b->value[fragment];
-    if (!a->value[fragment] || !b->value[fragment]) {
+    if (!a->value[fragment] != !b->value[fragment]) {
         keep_known(p, a, b, fragment);
         return;
     }
-    if (!any_in_both(p, a, b, fragment) && read_again(p, place, fragment)) {
+    if (a->value[fragment] && !any_in_both(p, a, b, fragment) && read_again(p, place, fragment)) {
         end_with_home(p, a, fragment, place->stmt, place->blocks[0]);
         end_with_home(p, b, fragment, place->stmt, place->blocks[1]);
     }
