@@ -55,6 +55,9 @@ AGAIN = "nothing touches the registers since the fence before; ptxas wants one b
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what insert-mbarriers, which begins the kernel, does not look for"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
+ONCE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
+WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
+LAST_SECTION = "none enters a section behind the last one"
 STORES_BARRIER = "the residual is read and C written by different threads, but the store has a barrier of its own between the two, behind its staging"
 # An arrival of a warp for what the lane that arrives has done alone, or right behind another arrival of the warp.
 LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)(?: \{\s*@predicated)?[^;{]*;\s*\}?\s*$")
@@ -82,11 +85,18 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_roles", "sm_80", False, 53, "wgmma_fence();"): AGAIN,
           ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
           ("gemm_residual", "sm_90a", False, 18, "barrier();"): STORES_BARRIER,
-          ("gemm_residual", "sm_90a", False, 43, "barrier();"): STORES_BARRIER,
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_w4", "sm_90a", False, 17, "wgmma_commit();"): JOINS,
           ("layer_norm", "sm_90a", False, 4, "barrier();"): MET,
           ("rmsnorm", "sm_90a", False, 4, "barrier();"): MET,
+          ("products", "sm_90a", False, 13, "bulk_wait(0);"): ONCE,
+          ("products", "sm_90a", False, 14, "barrier();"): ONCE,
+          ("products", "sm_90a", False, 38, "barrier();"): WHOLE,
+          ("products", "sm_90a", False, 71, "barrier(h + 1, 128);"): "order of work alone",
+          ("products", "sm_90a", False, 79, "mbarrier_wait(sections_next[0], sections_parity);"): "the first section waits for none",
+          ("products", "sm_90a", False, 83, "warp_sync();"): LAST_SECTION,
+          ("products", "sm_90a", False, 84, "mbarrier_arrive(sections_next[0]);"): LAST_SECTION,
+          ("products", "sm_90a", True, 57, "barrier(h + 1, 128);"): "order of work alone",
           ("softmax", "sm_90a", False, 3, "barrier();"): MET} | {
     ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
         "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
@@ -203,7 +213,8 @@ CASES = [
          + [f"test mixed (M = {64 * k}, K = {k}) tolerance 2e-2;" for k in (1, 2, 7)]
          + [f"test own (N = {n}) tolerance 1e-5;" for n in (0, 1, 2, 3, 9)]
          + [f"test peers (M = 2, N = {128 * k}, K = {k}) tolerance 1e-4;" for k in (1, 2, 5)]
-         + [f"test in_sections (N = {n}) {{ for (n in N, j in 64) x[n, j] = i32(n * 100 + j); }} tolerance 0;" for n in (2, 4, 18)],
+         + [f"test in_sections (N = {n}) {{ for (n in N, j in 64) x[n, j] = i32(n * 100 + j); }} tolerance 0;" for n in (2, 4, 18)]
+         + ["test unequal () { for (i in 2) y[i] = 0; } tolerance 0;"],
          target="sm_90a", source="lit/passes/lower-channels.tile"),
     Case("row_sums", [], [f"test row_sums (M = 2, N = {n}) tolerance 1e-4;" for n in (512, 1024, 4096)]
          + ["test halves (M = 16, N = 144) tolerance 0;", "test in_a_ring (M = 2) tolerance 0;", "test in_a_ring (M = 15) tolerance 0;"],
@@ -298,9 +309,9 @@ CASES = [
     Case("attention_lazy", ["D=64", "BM=64", "BN=64"], [
         f"test attention_lazy (B = 1, H = {h}, S = 64, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (9, 300))],
          target="sm_90a"),
-    *(Case(name, ["BM=128", "BN=64", "STAGES=2"], [
+    *(Case(name, ["BM=128", "BN=64", "STAGES=2", f"BK={step}"], [
         f"test {name} (M = {m}, N = 64, K = {k}{scales}) tolerance 2e-2;" for m, k in ((128, 64), (1664, 400))], target="sm_90a", kernel=name)
-      for name, scales in (("gemm_fp8", ", scale_a = 0.5, scale_b = 0.25"), ("gemm_residual", ""))),
+      for name, step, scales in (("gemm_fp8", 128, ", scale_a = 0.5, scale_b = 0.25"), ("gemm_residual", 64, ""))),
     Case("convolution", ["BM=64", "BN=64", "STAGES=2", "R=3", "S=3", "STRIDE=1", "PAD=1", "DIL=1"], [
         f"test convolution (R = 3, S = 3, STRIDE = 1, PAD = 1, DIL = 1, B = 1, H = {h}, W = 70, C = {c}, N = 64, P = {h}, Q = 70) tolerance 1e-2;"
         for h, c in ((1, 64), (4, 8))], target="sm_90a"),
@@ -566,7 +577,7 @@ def main():
             fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
             alone = arrives_alone(text, match)
             if not noticed and not proof and not between and not empty and not fenced and not alone:
-                problems.append(f"{title}: not noticed without {place(text, match)} (exit {code})")
+                problems.append(f"{title}: not noticed without {place(text, match)}, which is number {position} (exit {code})")
     print("\n".join(problems))
     print(f"{deletions} deletions, {len(problems)} problems")
     return 1 if problems or not jobs else 0
