@@ -32,13 +32,15 @@ static int64_t image_of(const LayoutBits *bits, int dim, int64_t at) {
     return image;
 }
 
-// Two steps along one bit of a coordinate each; more of them, or along several bits, would carry. Copies lie at one place.
+// A step along several bits of a coordinate would carry; of other extents than 2, the places must be multiples.
 static bool to_memory(const LayoutBits *bits, Steps *steps) {
     for (int i = 0; i < steps->count; i++) {
         Step *step = &steps->items[i];
-        bool one_bit = step->extent == 2 && (step->stride & (step->stride - 1)) == 0;
-        if (!one_bit && step->stride) return false;
-        step->stride = image_of(bits, step->out, step->stride);
+        int64_t image = image_of(bits, step->out, step->stride);
+        if (step->extent == 2 && (step->stride & (step->stride - 1))) return false;
+        for (int64_t j = 2; j < step->extent && step->extent != 2; j++)
+            if (image_of(bits, step->out, j * step->stride) != j * image) return false;
+        step->stride = image;
         step->out = 0;
     }
     return true;

@@ -753,7 +753,8 @@ static bool number_accesses(SyncModel *m, Block *block) {
             accesses->items[a]->id = m->access_count++;
             m->by_tma |= accesses->items[a]->tma;
         }
-        bool plays = accesses->count > 0 || is_sync(stmt) || map_has(m->plan->commits, stmt);
+        bool plays =
+            accesses->count > 0 || is_sync(stmt) || stmt->kind == STMT_BREAK || map_has(m->plan->commits, stmt);
         FOR_EACH_BODY (body, stmt)
             if (!is_leaf(stmt)) plays |= number_accesses(m, body);
         if (!plays && (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE)) map_put(m->quiet, stmt, stmt);
