@@ -55,7 +55,7 @@ AGAIN = "nothing touches the registers since the fence before; ptxas wants one b
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 MET = "a cluster_barrier follows before anything uses the mbarriers: what insert-mbarriers, which begins the kernel, does not look for"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
-ONCE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
+SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
 LAST_SECTION = "none enters a section behind the last one"
 STORES_BARRIER = "the residual is read and C written by different threads, but the store has a barrier of its own between the two, behind its staging"
@@ -89,8 +89,8 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_w4", "sm_90a", False, 17, "wgmma_commit();"): JOINS,
           ("layer_norm", "sm_90a", False, 4, "barrier();"): MET,
           ("rmsnorm", "sm_90a", False, 4, "barrier();"): MET,
-          ("products", "sm_90a", False, 13, "bulk_wait(0);"): ONCE,
-          ("products", "sm_90a", False, 14, "barrier();"): ONCE,
+          ("products", "sm_90a", False, 13, "bulk_wait(0);"): SINGLE_STORE,
+          ("products", "sm_90a", False, 14, "barrier();"): SINGLE_STORE,
           ("products", "sm_90a", False, 38, "barrier();"): WHOLE,
           ("products", "sm_90a", False, 71, "barrier(h + 1, 128);"): "order of work alone",
           ("products", "sm_90a", False, 79, "mbarrier_wait(sections_next[0], sections_parity);"): "the first section waits for none",
