@@ -17,14 +17,10 @@ static bool is_index(const Stmt *store, const Var *var) {
     return false;
 }
 
-static bool is_this(const Expr *expr, const void *var) {
-    return expr_is_var(expr, var);
-}
-
 // Some fragment is stored without this iterator as an index, and something depends on it.
 static bool is_lost(const Stmt *loop, const Iter *iter) {
     bool lost = false;
-    if (iter_count(iter) == 1 || !block_any_expr(&loop->loop.body, is_this, iter->var)) return false;
+    if (iter_count(iter) == 1 || !stmt_uses_var(loop, iter->var)) return false;
     FOR_EACH_STMT (stmt, &loop->loop.body)
         lost |= stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT && !is_index(stmt, iter->var);
     return lost;

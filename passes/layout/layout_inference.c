@@ -398,16 +398,12 @@ static void check_reductions(Inference *inference) {
     }
 }
 
-static bool is_iterator(const Expr *expr, const void *var) {
-    return expr_is_var(expr, var);
-}
-
 // A store whose iterations threads share, of one element: each thread would keep what its own iterations store.
 static bool shares_stores(const Item *item, const FragmentUse *use, int iterator) {
     bool index = false;
     for (int d = 0; d < use->rank; d++) index |= use->dims[d] == iterator;
     return use->is_store && !index && tv_threads_along(item->map, iterator) > 1 &&
-           block_any_expr(&item->loop.body, is_iterator, item->loop.iters[iterator]);
+           stmt_uses_var(item->stmt, item->loop.iters[iterator]);
 }
 
 static void check_stores(Inference *inference) {
