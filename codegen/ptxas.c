@@ -155,17 +155,15 @@ static int directive(Arena *arena, const char *ptx, const char *symbol, const ch
 
 // How many CTAs' registers a multiprocessor has; 1 where a thread can have no more of them.
 static int blocks_by_registers(const Target *target, const KernelResources *found, int threads) {
-    int unit = target->register_unit;
     if (found->registers >= target->registers_thread || threads <= 0) return 1;
-    return target->registers_multiprocessor / ((found->registers + unit - 1) / unit * unit * threads);
+    return (int)target_ctas_by_registers(target, found->registers, threads);
 }
 
 // How many CTAs shared memory has room for: INT_MAX where the kernel is not known.
 static int blocks_in_shared(const AssembleOptions *options, const char *symbol) {
     const Func *kernel = options->module ? kernel_with_symbol(options->module, symbol) : NULL;
     if (!kernel) return INT_MAX;
-    return (int)(options->target->shared_multiprocessor /
-                 (kernel_shared_bytes(kernel) + options->target->shared_reserved));
+    return (int)target_ctas_by_shared(options->target, kernel_shared_bytes(kernel));
 }
 
 // The number of CTAs per multiprocessor to ask for; `blocks`: unchanged. With two CTAs a few spilled bytes are kept:

@@ -41,16 +41,17 @@ enum { KB = 1024, MB = 1024 * KB };
      BIT(VECTOR_RED))   // and what came after it
 
 static const Target targets[] = {
-    {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .ptx_feature = "+ptx80", .summary = "Ampere: A100, A30",
-     .features = AMPERE, .multiprocessors = 108, L2(40)},
-    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .ptx_feature = "+ptx80", .summary = "Ampere: A10, A40, RTX 30",
-     .features = AMPERE, .multiprocessors = 84, L2(6)},
-    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .ptx_feature = "+ptx84", .summary = "Ada: L4, L40, RTX 40",
-     .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, L2(48)},
-    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .ptx_feature = "+ptx86",
+    {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .threads_multiprocessor = 2048, .ptx_feature = "+ptx80",
+     .summary = "Ampere: A100, A30", .features = AMPERE, .multiprocessors = 108, L2(40)},
+    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .threads_multiprocessor = 1536, .ptx_feature = "+ptx80",
+     .summary = "Ampere: A10, A40, RTX 30", .features = AMPERE, .multiprocessors = 84, L2(6)},
+    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .threads_multiprocessor = 1536, .ptx_feature = "+ptx84",
+     .summary = "Ada: L4, L40, RTX 40", .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, L2(48)},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
      .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, L2(50)},
-    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .ptx_feature = "+ptx86", .summary = "Hopper: H100, H200",
-     .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50), .clock_mhz = 1350, .stream_bytes = 3000,
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
+     .summary = "Hopper: H100, H200", .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50),
+     .clock_mhz = 1350, .stream_bytes = 3000,
      .launch_ns = 1500,   // with these the 14 products of the fixed tables (H200) take 4 % more or less than predicted
      .wgmma = {.k_bytes = 32,
                .strip_bytes = 128,
@@ -80,15 +81,16 @@ static const Target targets[] = {
                .workspace_bytes = 2500,
                .peer_bytes = 9,
                .stray_clusters = 8}},
-    {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .ptx_feature = "+ptx86", .summary = "Blackwell: B200",
-     .features = HOPPER, .multiprocessors = 148, L2(126)},
-    {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .ptx_feature = "+ptx88", .summary = "Blackwell: B300",
-     .features = HOPPER, .multiprocessors = 148, L2(126)},
-    {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .ptx_feature = "+ptx87",
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
+     .summary = "Blackwell: B200", .features = HOPPER, .multiprocessors = 148, L2(126)},
+    {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx88",
+     .summary = "Blackwell: B300", .features = HOPPER, .multiprocessors = 148, L2(126)},
+    {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .threads_multiprocessor = 1536, .ptx_feature = "+ptx87",
      .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
      .tests_cluster_window = true, L2(96)},
-    {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .ptx_feature = "+ptx88", .summary = "Blackwell: GB10",
-     .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48, .tests_cluster_window = true, L2(24)},
+    {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .threads_multiprocessor = 1536, .ptx_feature = "+ptx88",
+     .summary = "Blackwell: GB10", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48,
+     .tests_cluster_window = true, L2(24)},
 };
 
 enum { TARGETS = sizeof targets / sizeof targets[0] };
@@ -136,4 +138,13 @@ const char *feature_text(Feature feature) {
     };
     _Static_assert(sizeof texts / sizeof texts[0] == FEATURE_COUNT, "a feature without its name");
     return texts[feature];
+}
+
+int64_t target_ctas_by_registers(const Target *target, int registers, int threads) {
+    int unit = target->register_unit;
+    return target->registers_multiprocessor / ((int64_t)((registers + unit - 1) / unit * unit) * threads);
+}
+
+int64_t target_ctas_by_shared(const Target *target, int64_t bytes) {
+    return target->shared_multiprocessor / (bytes + target->shared_reserved);
 }

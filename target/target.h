@@ -91,8 +91,9 @@ typedef struct Target {
     unsigned features;         // bit per Feature
     int warp_lanes;            // 32
     int max_threads;           // per CTA
-    int64_t shared_block;      // most bytes of a CTA, with opt-in
-    int64_t shared_default;    // the same without opt-in
+    int threads_multiprocessor;
+    int64_t shared_block;                             // most bytes of a CTA, with opt-in
+    int64_t shared_default;                           // the same without opt-in
     int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per CTA
     int registers_thread;                             // limit of a thread
     int registers_multiprocessor;
@@ -127,6 +128,9 @@ int64_t *cost_term(LaunchCost *cost, int term);
 
 const Target *target_named(const char *name);   // NULL when unknown
 const Target *target_at(int index);             // NULL past the end; for listing
+// How many CTAs' registers, of so many a thread, and how many CTAs' shared memory a multiprocessor has.
+int64_t target_ctas_by_registers(const Target *target, int registers, int threads);
+int64_t target_ctas_by_shared(const Target *target, int64_t bytes);
 // Number of CTAs that share a tile of `threads` threads: 1 if one CTA holds them all, 0 if no cluster does.
 int target_cluster(const Target *target, int64_t threads);
 static inline int target_warpgroup(const Target *t) {

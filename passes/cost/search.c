@@ -189,8 +189,6 @@ static const int64_t problems[PROBLEMS + DEEP_PROBLEMS][3] = {
     {256, 1024, 8192},     {256, 1024, 28672}, {512, 1024, 28672}, {32, 4096, 4096},   {16, 2048, 2048},
     {64, 4096, 4096}};
 
-static const double NEVER = 1e300;
-
 // The clocks of each problem from `first` on, by the evaluator that launches use.
 static void set_times(const TileSearch *search, TileVec *tiles, int first) {
     VEC_EACH (TileCandidate, tile, tiles) {
@@ -240,7 +238,7 @@ static void put_largest_last(TileVec *tiles) {
 
 static double sum_without(const TileVec *tiles, int without) {
     double sum = 0, times[PROBLEMS];
-    for (int p = 0; p < PROBLEMS; p++) times[p] = NEVER;
+    for (int p = 0; p < PROBLEMS; p++) times[p] = COST_NEVER;
     for (int i = 0; i < tiles->count; i++)
         if (i != without) lower_times(times, &tiles->items[i], 0, PROBLEMS);
     for (int p = 0; p < PROBLEMS; p++) sum += times[p];
@@ -266,7 +264,7 @@ static void keep_few(const TileSearch *search, TileVec *tiles) {
     int kept = 0;
     set_times(search, tiles, 0);
     for (int p = 0; p < PROBLEMS; p++) {
-        least[p] = NEVER;
+        least[p] = COST_NEVER;
         times[p] = UNSERVED;
     }
     VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
@@ -284,7 +282,7 @@ static void keep_splits(const TileSearch *search, TileChoice *choice) {
     const double WORTH_A_SPLIT = 0.05;   // of the time of one problem
     double times[COUNT_OF(problems)];
     set_times(search, &choice->splits, PROBLEMS);
-    for (int p = PROBLEMS; p < COUNT_OF(problems); p++) times[p] = NEVER;
+    for (int p = PROBLEMS; p < COUNT_OF(problems); p++) times[p] = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, PROBLEMS, COUNT_OF(problems));
     int most = most_tiles(search, MOST_VARIANTS), room = smaller(most - choice->tiles.count, MOST_SPLITS);
     for (int kept = 0; kept < room && choice->tiles.count > 0; kept++) {

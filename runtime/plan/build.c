@@ -226,11 +226,8 @@ static const char *chosen_text(Builder *b, const Func *kernel, const int cluster
 
 // How many CTAs a multiprocessor has room for; 0 registers of a thread: not known.
 static int resident_ctas(const Target *target, int threads, int registers, int64_t shared) {
-    enum { LEAST = 32 };   // registers of a thread where as many threads run as can
-    int unit = target->register_unit;
-    int64_t each = larger((registers + unit - 1) / unit * unit, LEAST);
-    int64_t by_registers = target->registers_multiprocessor / (each * threads);
-    return (int)smaller(by_registers, target->shared_multiprocessor / (shared + target->shared_reserved));
+    int64_t ctas = smaller(target->threads_multiprocessor / threads, target_ctas_by_shared(target, shared));
+    return (int)(registers > 0 ? smaller(ctas, target_ctas_by_registers(target, registers, threads)) : ctas);
 }
 
 static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {

@@ -10,6 +10,7 @@ import unittest
 
 import torch
 import torch.nn.functional as F
+from torch import library
 
 import tilec.torch
 
@@ -58,7 +59,7 @@ class Examples(unittest.TestCase):
     def check(self, op, reference, args, tolerance=2e-2, keywords={}, other_args=None):
         """Against the reference; opcheck; compiled, for the second shapes without another compile."""
         self.same(op(*args, **keywords), reference(*args), tolerance)
-        torch.library.opcheck(op.overload, args, keywords)
+        library.opcheck(op.overload, args, keywords)
         compiled = torch.compile(lambda *a: op(*a, **keywords), fullgraph=True, dynamic=True, backend="aot_eager")
         self.same(compiled(*args), reference(*args), tolerance)
         if other_args:
@@ -147,7 +148,7 @@ class Examples(unittest.TestCase):
                      only=["attention_forward", "attention_backward"]).attention_forward
         q, k, v = (randn(1, 1, s, 64).requires_grad_() for s in (10, 20, 20))
         self.same(op(q, k, v, 0.125)[0], attention_reference(q, k, v, 0.125)[0], 3e-2)
-        torch.library.opcheck(op.overload, (q, k, v, 0.125), test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
+        library.opcheck(op.overload, (q, k, v, 0.125), test_utils=("test_schema", "test_autograd_registration", "test_faketensor"))
         weight = torch.randn(1, 1, 10, 64)
         loss = lambda out: (out.float() * weight).sum()
         want = torch.autograd.grad(loss(attention_reference(q, k, v, 0.125)[0]), (q, k, v))
@@ -164,7 +165,7 @@ class Examples(unittest.TestCase):
         self.assertEqual(y.dtype, torch.int8)
         torch.testing.assert_close(changed.float(), (x.float() + residual.float()), rtol=1e-2, atol=1e-2)
         torch.testing.assert_close(y.float() * scale.reshape(3, -1), want * want_scale[:, None], rtol=5e-2, atol=5e-2)
-        torch.library.opcheck(op.overload, (x, residual.clone(), w, 1e-6), {"LIMIT": 127, "Q": "i8"})
+        library.opcheck(op.overload, (x, residual.clone(), w, 1e-6), {"LIMIT": 127, "Q": "i8"})
 
 
 class Operators(unittest.TestCase):
@@ -203,7 +204,7 @@ class Operators(unittest.TestCase):
         }"""
         op = tilec.torch.load(source=text, namespace="tilec_test_square").square
         x = torch.randn(9, dtype=F32, requires_grad=True)
-        torch.library.opcheck(op.overload, (x, 1.5))
+        library.opcheck(op.overload, (x, 1.5))
         for run in (op, torch.compile(op, fullgraph=True, dynamic=True, backend="aot_eager")):
             got, = torch.autograd.grad(run(x, 1.5).sin().sum(), x)
             want, = torch.autograd.grad((x * x * 1.5).sin().sum(), x)
