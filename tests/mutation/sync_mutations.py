@@ -43,8 +43,10 @@ class Case:
     first: str = None      # of this kernel's variants the first is kept, and its statements alone are deleted
     variant: int = 0       # or the one of this number
     kernel: str = None     # this kernel's statements alone are deleted
-    held: str = None       # of tests/: before this text warpgroup 1 idles, so that others get as far ahead of it as barriers let them
+    held: tuple = ()       # of tests/: (text, who): before this text these threads idle, so that others get as far ahead as barriers let them
 
+
+PASSED_BY = "mbarrier_wait(k_full[stage], parity);\n                    barrier(1 + wg"   # a block of keys that a warpgroup passes by
 
 # Statements that no trip count needs, with the proof: (example, target, of the general one alone, which of its text's, the
 # statement) -> why.
@@ -350,7 +352,7 @@ CASES = [
         f"test attention_fp8_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.07, CAUSAL = {causal}, EXACT = {exact}) "
         f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 3e-1;"
         for exact in ("false", "true") for h, s, t, d, causal in ((5, 64, 400, 128, "false"), (9, 64, 100, 64, "true"), (5, 20, 200, 256, "false"), (9, 100, 100, 256, "true"))],
-         "../examples/attention_fp8_roles.tile", held="highest(s, "),
+         "../examples/attention_fp8_roles.tile", held=(("highest(s, ", "wg == 1"), (PASSED_BY, "t / 32 % 4 == 1"))),
     Case("column_sums", [], [f"test column_sums (M = {m}) tolerance 1e-5;" for m in (1, 200, 700)], "gpu/hopper_clusters.tile"),
     *(Case("attention_mla", [f"{name}={value}" for name, value in (LATENT | consts).items()],
            [f"test attention_mla (B = {len(lengths)}, G = 1, R = {heads}, P = 11, W = 14, longest = {max(lengths)}, scale = 0.04, "
@@ -370,16 +372,14 @@ CASES = [
 ]
 
 
-IDLE = "if (wg == 1) { var idle: i32 = 0; for (i in 6000) idle += 1; }"
-
-
 def by_hand(path, case):
     """The file with one kernel and its reference alone (a program: whole), and the case's tests."""
     text = re.sub(r'^import "', f'import "{path.parent.resolve()}/', TEST.sub("", path.read_text()), flags=re.M)
     for pattern in () if f"program {case.example}[" in text else (KERNEL, REFERENCE):
         text = pattern.sub(lambda match: match.group(0) if match["name"] == case.example else "", text)
-    if case.held:
-        text = text.replace(case.held, f"{IDLE} {case.held}")
+    for held, who in case.held:
+        assert held in text, f"{path}: nothing is held before {held}"
+        text = text.replace(held, f"if ({who}) {{ var idle: i32 = 0; for (i in 60000) idle += 1; }} {held}")
     return text + "\n".join(case.tests) + "\n"
 
 
