@@ -29,6 +29,7 @@
 //     k = 1  await As[1]            As[1] age 1, gemm's reads of slot 0                    (the same wait and barrier)
 #include "passes/lower/lower.h"
 #include "passes/sync/sync.h"
+#include "support/numbers.h"
 #include <string.h>
 
 typedef struct Live {
@@ -62,6 +63,7 @@ typedef struct Frame {
     const Stmt *stmt;
     int64_t entered, commits;   // what was played, and cp.async groups closed, before it
     bool hoists;                // what is missing within is better put before it
+    bool copies;                // it starts copies: its own waits are for them too
 } Frame;
 
 enum { DEEPEST = 64 };
@@ -77,8 +79,9 @@ struct SyncModel {
     Map *reused;     // of these what it accesses at another place too
     Map *peered;     // buffers that other blocks of the cluster read
     Map *quiet;      // loops that touch nothing of this: they are not played
+    Map *copying;    // loops that start copies
     Scenarios *scenarios;
-    int access_count;
+    int access_count, copy_count;
     signed char *same;   // same_threads by ids: 0 not yet asked, 1 yes, -1 no
     Places all_places;   // those of the scenario come first, the others are free
     int places;
@@ -96,6 +99,13 @@ struct SyncModel {
     int64_t commits;   // cp.async groups closed
     int64_t work;      // comparisons of accesses, since a plan was begun or checked first
 };
+
+// What is missing before an access.
+typedef struct Need {
+    Sync sync;
+    int64_t latest;   // when the last of what it is against was played
+    bool uses;        // it uses a copy that may not have landed
+} Need;
 
 static void play_block(SyncModel *m, State *s, Block *block);
 
@@ -327,10 +337,8 @@ static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *sta
     return waits && y->access->flag && !same_start(x, y->start, start, false);
 }
 
-// What is missing before the access; adds to *need. *latest: when the last of what it is against was played; a wait is
-// before its use, but for that of a copy that starts.
-static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Sync *need,
-                      int64_t *latest) {
+// What is missing before the access; adds to *need.
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Need *need) {
     VEC_EACH (const Live, y, &s->live) {
         if (!(x->write || y->access->write)) continue;
         if (x->update != OP_COUNT && x->update == y->access->update) continue;
@@ -339,27 +347,32 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
         if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
         if (y->ordered && !x->tma) continue;
         if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
-        if (x->tma && y->lasting && !y->fenced) need->ops |= SYNC_FENCE;
+        if (x->tma && y->lasting && !y->fenced) need->sync.ops |= SYNC_FENCE;
         if (y->pending && y->access->tma) {
-            if (!y->access->write) need->ops |= SYNC_BULK;
+            if (!y->access->write) need->sync.ops |= SYNC_BULK;
         } else if (y->pending) {
             int groups = y->age < 0 ? 0 : y->age;
-            if (!x->async || y->born > *latest) *latest = x->async ? y->born : INT64_MAX;
-            if (y->age < 0) need->ops |= SYNC_COMMIT;
-            if (need->wait < 0 || groups < need->wait) need->wait = groups;
+            need->uses |= !x->async;
+            need->latest = larger(need->latest, y->born);
+            if (y->age < 0) need->sync.ops |= SYNC_COMMIT;
+            if (need->sync.wait < 0 || groups < need->sync.wait) need->sync.wait = groups;
         }
         if (of_same_threads(m, y, x, start)) continue;
-        need->ops |= SYNC_BARRIER;
-        if (y->born > *latest) *latest = y->born;
+        need->sync.ops |= SYNC_BARRIER;
+        need->latest = larger(need->latest, y->born);
     }
 }
 
 // A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with a wait
-// before a copy starts, which would make the copies of a prologue one by one; and with the `if` around started copies,
-// whose group must stay one. Returns the outermost such statement, NULL for none.
-static const Frame *hoisted(const SyncModel *m, int64_t latest) {
-    for (int i = 0; i < m->depth && i < DEEPEST; i++)
-        if (m->frames[i].hoists && latest < m->frames[i].entered) return &m->frames[i];
+// before a copy starts, which would make the copies of a prologue one by one; with a wait before a use in a loop that
+// starts no copies; and with the `if` around started copies, whose group must stay one. Returns the outermost such
+// statement, NULL for none.
+static const Frame *hoisted(const SyncModel *m, const Need *need) {
+    if (need->sync.ops & (SYNC_BULK | SYNC_FENCE | SYNC_COMMIT)) return NULL;
+    for (int i = 0; i < m->depth && i < DEEPEST; i++) {
+        const Frame *frame = &m->frames[i];
+        if (frame->hoists && need->latest < frame->entered && !(need->uses && frame->copies)) return frame;
+    }
     return NULL;
 }
 
@@ -391,17 +404,18 @@ static void hoist_wait(SyncModel *m, State *s, Sync *need, const Frame *frame) {
     need->wait = need->wait > closed ? need->wait - (int)closed : 0;
 }
 
-static void add_need(SyncModel *m, State *s, Sync *need, int64_t latest) {
-    const Frame *frame = need->ops & (SYNC_BULK | SYNC_FENCE | SYNC_COMMIT) ? NULL : hoisted(m, latest);
+static void add_need(SyncModel *m, State *s, Need *need) {
+    const Frame *frame = hoisted(m, need);
+    Sync *sync = &need->sync;
     if (frame) {
-        need->before = frame->stmt;
-        need->at_end = NULL;
-        hoist_wait(m, s, need, frame);
-        if (need->ops & SYNC_BARRIER) end_before(s, frame->entered);
+        sync->before = frame->stmt;
+        sync->at_end = NULL;
+        hoist_wait(m, s, sync, frame);
+        if (sync->ops & SYNC_BARRIER) end_before(s, frame->entered);
     } else {
-        do_sync(m, s, need);
+        do_sync(m, s, sync);
     }
-    add_to_plan(m, need);
+    add_to_plan(m, sync);
 }
 
 // ---- statements ----
@@ -444,16 +458,15 @@ static const Affine *slot_of(SyncModel *m, const Region *bar) {
 // The accesses of a statement, before or behind its own barrier: what they need, then they are live.
 static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, bool behind, Sync place) {
     Affine start[LAYOUT_MAX_RANK];
-    Sync need = place;
-    int64_t latest = 0;
+    Need need = {.sync = place};
     VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
         start_of(m, x, start);
         m->work += s->live.count;
-        find_need(m, s, x, start, &need, &latest);
+        find_need(m, s, x, start, &need);
     }
-    if (need.ops || need.wait >= 0) {
-        if (m->placing) add_need(m, s, &need, latest);
+    if (need.sync.ops || need.sync.wait >= 0) {
+        if (m->placing) add_need(m, s, &need);
         else m->failed = true;
     }
     VEC_EACH_PTR (MemAccess, x, accesses) {
@@ -687,8 +700,8 @@ static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
 
 static void enter(SyncModel *m, const Stmt *stmt) {
     bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
-    bool hoists = loop || map_has(m->plan->commits, stmt);
-    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, m->commits, hoists};
+    bool hoists = loop || map_has(m->plan->commits, stmt), copies = !loop || map_has(m->copying, stmt);
+    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, m->commits, hoists, copies};
     m->depth++;
 }
 
@@ -749,8 +762,10 @@ static bool number_accesses(SyncModel *m, Block *block) {
     bool any = false;
     FOR_EACH_ITEM (stmt, block) {
         MemAccessVec *accesses = accesses_of(m, stmt);
+        int copies = m->copy_count;
         for (int a = 0; a < accesses->count; a++) {
             accesses->items[a]->id = m->access_count++;
+            m->copy_count += accesses->items[a]->async;
             m->by_tma |= accesses->items[a]->tma;
         }
         bool plays =
@@ -758,6 +773,7 @@ static bool number_accesses(SyncModel *m, Block *block) {
         FOR_EACH_BODY (body, stmt)
             if (!is_leaf(stmt)) plays |= number_accesses(m, body);
         if (!plays && (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE)) map_put(m->quiet, stmt, stmt);
+        if (m->copy_count > copies) map_put(m->copying, stmt, stmt);
         any |= plays;
     }
     return any;
@@ -768,7 +784,7 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
     *m = (SyncModel){.arena = arena, .target = target, .body = body, .plan = plan, .awaited = awaited};
     m->env = affine_env(arena);
     m->accesses = map_new(arena), m->written = map_new(arena), m->reused = map_new(arena), m->peered = map_new(arena);
-    m->quiet = map_new(arena);
+    m->quiet = map_new(arena), m->copying = map_new(arena);
     find_written(m);
     number_accesses(m, body);
     m->scenarios = scenarios_new(arena, body, m->quiet);
