@@ -185,10 +185,10 @@ const View *view_transpose(Sema *s, const View *of) {
 typedef struct Product {   // constant * factors
     int64_t constant;
     int count;
-    const Expr *factors[4 * LAYOUT_MAX_RANK];
+    Expr *factors[4 * LAYOUT_MAX_RANK];
 } Product;
 
-static void multiply(Product *product, const Expr *e) {
+static void multiply(Product *product, Expr *e) {
     int64_t value;
     if (expr_const(e, &value)) {
         product->constant *= value;
@@ -200,16 +200,40 @@ static void multiply(Product *product, const Expr *e) {
     }
 }
 
-// N / 16 * 16 is N, where N is a multiple of 16.
+static void drop_factor(Product *product, int k) {
+    product->factors[k] = product->factors[--product->count];
+}
+
+static int find_factor(const Product *product, const Expr *e) {
+    int k = 0;
+    while (k < product->count && !expr_equal(product->factors[k], e)) k++;
+    return k;
+}
+
+// Takes the divisor of a quotient out of the product: N / 16 * 16 is N, where N is a multiple of 16; so is N / G * G.
+static bool cancel_quotient(Sema *s, Product *product, const Expr *quotient) {
+    Expr *value = quotient->binary.a, *divisor = quotient->binary.b;
+    int64_t by;
+    if (expr_const(divisor, &by)) {
+        if (by == 0 || product->constant % by != 0 || !view_divides(s, value, by)) return false;
+        product->constant /= by;
+        return true;
+    }
+    int k = find_factor(product, divisor);
+    Expr *rest = e_mod(s->arena, value, divisor);
+    if (k == product->count || !s->func) return false;
+    if (!prove(facts_new(s->arena, s->func), e_eq(s->arena, rest, e_int(s->arena, 0)))) return false;
+    drop_factor(product, k);
+    return true;
+}
+
 static void cancel_quotients(Sema *s, Product *product) {
     for (int i = 0; i < product->count; i++) {
-        const Expr *factor = product->factors[i];
-        int64_t by;
-        bool quotient =
-            factor->kind == EXPR_BINARY && factor->binary.op == BIN_DIV && expr_const(factor->binary.b, &by);
-        if (!quotient || by == 0 || product->constant % by != 0 || !view_divides(s, factor->binary.a, by)) continue;
-        product->constant /= by;
-        product->factors[i] = factor->binary.a;
+        Expr *factor = product->factors[i];
+        if (!is_binary(factor, BIN_DIV) || !cancel_quotient(s, product, factor)) continue;
+        drop_factor(product, find_factor(product, factor));
+        multiply(product, factor->binary.a);
+        i = -1;
     }
 }
 
@@ -220,16 +244,19 @@ static Product product_of(Sema *s, Expr *const *extents, int count) {
     return product;
 }
 
-static bool products_equal(const Product *a, const Product *b) {
-    bool used[COUNT_OF(a->factors)] = {false}, found = a->constant == b->constant && a->count == b->count;
-    for (int i = 0; i < a->count && found; i++) {
-        found = false;
-        for (int k = 0; k < b->count && !found; k++) {
-            if (used[k] || !expr_equal(a->factors[i], b->factors[k])) continue;
-            used[k] = found = true;
-        }
+static void cancel_common(Product *a, Product *b) {
+    for (int i = 0; i < a->count; i++) {
+        int k = find_factor(b, a->factors[i]);
+        if (k == b->count) continue;
+        drop_factor(b, k);
+        drop_factor(a, i--);
     }
-    return found;
+}
+
+static Expr *expr_of(Sema *s, const Product *product) {
+    Expr *e = e_int(s->arena, product->constant);
+    for (int i = 0; i < product->count; i++) e = e_mul(s->arena, e, product->factors[i]);
+    return e;
 }
 
 static Expr *size_of(Sema *s, Expr *const *extents, int count) {
@@ -240,10 +267,12 @@ static Expr *size_of(Sema *s, Expr *const *extents, int count) {
 
 static bool sizes_agree(Sema *s, Expr *const *a, int count_a, Expr *const *b, int count_b) {
     Product x = product_of(s, a, count_a), y = product_of(s, b, count_b);
-    if (products_equal(&x, &y)) return true;
-    if (x.count + y.count == 0 || !s->func) return false;
+    cancel_common(&x, &y);
+    if (x.count + y.count == 0) return x.constant == y.constant;
+    if (!s->func) return false;
     const Facts *facts = facts_new(s->arena, s->func);
-    return prove(facts, e_eq(s->arena, size_of(s, a, count_a), size_of(s, b, count_b)));
+    return prove(facts, e_eq(s->arena, expr_of(s, &x), expr_of(s, &y))) ||
+           prove(facts, e_eq(s->arena, size_of(s, a, count_a), size_of(s, b, count_b)));
 }
 
 // The number of an element of the group in row-major order.
