@@ -66,7 +66,8 @@ typedef struct EmuReport {
     int64_t sectors, shuffles;   // of plain accesses to global memory, by warps; and instructions that shuffle
     double seconds;
     int site_count;
-    const EmuSite *sites;   // in the module's arena, in order of the code (thread stage)
+    const EmuSite *sites;        // in the module's arena, in order of the code (thread stage)
+    VEC(const Func *) kernels;   // that were launched, each once
 } EmuReport;
 
 // Runs a kernel variant, or a program (its kernels are chosen by `when`), with these arguments. False when something

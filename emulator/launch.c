@@ -386,6 +386,12 @@ static bool run_grid(Machine *machine, Agent *host) {
     return false;
 }
 
+static void add_kernel(Arena *keep, EmuReport *report, const Func *kernel) {
+    for (int i = 0; i < report->kernels.count; i++)
+        if (report->kernels.items[i] == kernel) return;
+    vec_push(keep, &report->kernels, kernel);
+}
+
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
               Arena *keep, EmuReport *out) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
@@ -406,6 +412,7 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     check_zeroed(machine, "finds");
     bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
     if (keep) conflicts_sites(machine, keep);
+    if (keep && func->kind == FUNC_KERNEL) add_kernel(keep, out, func);
     if (ran) check_zeroed(machine, "leaves");
     return ran && !machine->reports;
 }

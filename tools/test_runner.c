@@ -1,6 +1,7 @@
 #include "tools/test_runner.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/container.h"
+#include "runtime/plan/mechanisms.h"
 #include "support/json.h"
 #include <string.h>
 
@@ -97,14 +98,26 @@ void test_outcome_json(const TestOutcome *outcome, StrBuf *out) {
     sb_str(out, "}\n");
 }
 
+// Which variants ran, and what they are made of.
+static void kernels_text(const Run *run, const EmuReport *report, StrBuf *out) {
+    for (int i = 0; i < report->kernels.count; i++) {
+        const Func *kernel = report->kernels.items[i];
+        const char *how = kernel_mechanisms(run->arena, kernel);
+        const char *fallback = attr_get(kernel->attrs, ATTR_FALLBACK) ? " (fallback)" : "";
+        sb_printf(out, "%s%s%s%s%s", i ? ", " : "; ", kernel->name, fallback, how ? ": " : "", how ? how : "");
+    }
+}
+
 static void outcome_text(const Run *run, const TestOutcome *outcome, const EmuTestResult *result, StrBuf *out) {
     sb_printf(out, "%s  %s", outcome->passed ? "ok  " : "FAIL", outcome->name);
     if (outcome->passed)
         sb_printf(out, "  worst %.2g of %.2g, %.2f s", outcome->worst, outcome->tolerance, outcome->seconds);
-    if (outcome->passed && run->options->verbose && !run->options->on_gpu)
+    if (outcome->passed && run->options->verbose && !run->options->on_gpu) {
         sb_printf(out, "; %lld CTAs, %lld barriers, %lld conflicts in %lld shared accesses",
                   (long long)result->report.blocks, (long long)result->report.barriers,
                   (long long)result->report.conflicts, (long long)result->report.shared_accesses);
+        kernels_text(run, &result->report, out);
+    }
     if (!outcome->passed) sb_printf(out, "  %s", outcome->why ? outcome->why : "see the errors");
     sb_char(out, '\n');
 }

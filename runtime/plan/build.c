@@ -4,6 +4,7 @@
 #include "ir/match.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "runtime/plan/mechanisms.h"
 #include "support/map.h"
 #include "support/numbers.h"
 #include <string.h>
@@ -196,34 +197,6 @@ static const KernelResources *resources_of(const Builder *b, const char *symbol)
     return NULL;
 }
 
-// For -v: clusters, warp roles, and the instructions that load, multiply and store tiles.
-static const char *chosen_text(Builder *b, const Func *kernel, const int cluster[3]) {
-    static const OpId telling[] = {OP_TMA_LOAD,   OP_TMA_MULTICAST, OP_CP_ASYNC, OP_WGMMA,     OP_MMA,
-                                   OP_PEER_STORE, OP_TMA_STORE,     OP_TMA_ADD,  OP_BULK_LOAD, OP_BULK_STORE};
-    const Block *body = &func_grid(kernel)->grid.body;
-    StrBuf out;
-    sb_init(&out, b->arena);
-    int blocks = cluster[0] * cluster[1] * cluster[2];
-    if (blocks > 1) sb_printf(&out, "; clusters of %d CTAs", blocks);
-    const char *before = "; roles";
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *role = body->items[i];
-        if (role->kind != STMT_ROLE) continue;
-        sb_printf(&out, "%s %s ", before, role->role.name);
-        if (role->role.count) sb_printf(&out, "%lld x ", (long long)role_members(role));
-        sb_printf(&out, "%lld", (long long)role->role.threads);
-        if (role->role.regs) sb_printf(&out, " (%lld registers)", (long long)role->role.regs);
-        before = ",";
-    }
-    before = "; by";
-    for (int i = 0; i < (int)COUNT_OF(telling); i++) {
-        if (!func_calls(kernel, telling[i])) continue;
-        sb_printf(&out, "%s %s", before, op_info(telling[i])->text);
-        before = ",";
-    }
-    return out.length ? sb_text(&out) + strlen("; ") : NULL;
-}
-
 // How many CTAs a multiprocessor has room for; 0 registers of a thread: not known.
 static int resident_ctas(const Target *target, int threads, int registers, int64_t shared) {
     int64_t ctas = smaller(target->threads_multiprocessor / threads, target_ctas_by_shared(target, shared));
@@ -238,9 +211,8 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     v->symbol = kernel_symbol(b->module, kernel, b->arena);
     v->grid = host_expr(b, blocks);
     v->threads = (int)(grid_threads(func_grid(kernel)) / grid_blocks(func_grid(kernel)));
-    for (int i = 0; i < 3; i++) v->cluster[i] = grid->grid.cluster[i] > 0 ? grid->grid.cluster[i] : 1;
-    if (grid_blocks(grid) > 1) v->cluster[0] = (int)grid_blocks(grid);
-    v->how = chosen_text(b, kernel, v->cluster);
+    kernel_cluster(kernel, v->cluster);
+    v->how = kernel_mechanisms(b->arena, kernel);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
     const KernelResources *found = resources_of(b, v->symbol);
