@@ -315,6 +315,11 @@ static void forget_versions(const Placement *p, State *state, int fragment) {
         if (p->versions.items[i].fragment == fragment) state->current[i] = false;
 }
 
+static void forget(const Placement *p, State *state, int fragment) {
+    forget_versions(p, state, fragment);
+    state->value[fragment] = 0;
+}
+
 // ---- conversions ----
 
 typedef struct Where {
@@ -502,10 +507,7 @@ static void place_copy(Placement *p, State *state, Item *item) {
 static void place_other(Placement *p, State *state, const Place *place) {
     const Stmt *stmt = place->stmt;
     EACH_TOUCH(touch, p, place->first, place->own) {
-        if (stmt->kind == STMT_DECL) {
-            forget_versions(p, state, touch->fragment);
-            state->value[touch->fragment] = 0;
-        }
+        if (stmt->kind == STMT_DECL) forget(p, state, touch->fragment);
         if (touch->reads) make_current(p, state, touch->fragment, home_of(p, touch->fragment), before(stmt), stmt->loc);
         if (touch->writes) write_value(p, state, touch->fragment, ++p->last_value, touch->fragment);
     }
@@ -665,8 +667,11 @@ static void place_one(Placement *p, State *state, const Place *place) {
     }
 }
 
+// The statements of a block, at whose end the fragments that it declares are gone, though others hold their values.
 static void place_all(Placement *p, State *state, const PlaceVec *places) {
     VEC_EACH_PTR (Place, place, places) place_one(p, state, place);
+    VEC_EACH_PTR (Place, place, places)
+        if (place->stmt->kind == STMT_DECL) forget(p, state, p->touches.items[place->first].fragment);
 }
 
 Placement *placement_new(Inference *inference, const FragmentVec *fragments) {

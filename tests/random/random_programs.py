@@ -115,7 +115,7 @@ class Check:
         return ("differs" if wrong else "refused"), f"{' '.join(given)}: exit {done.returncode}\n{said[-3000:]}"
 
     def stages(self, path, _):
-        return self.run(path, "--emulate-each", "--roundtrip-each", f"--target={self.target}")
+        return self.run(path, "--emulate-each", "--roundtrip-each", "--verify-each", f"--target={self.target}")
 
     def targets(self, path, _):
         others = [t for t in self.possible if t != self.target]
