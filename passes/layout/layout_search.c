@@ -17,8 +17,9 @@
 //
 // The cheapest choice is taken and the search begins anew, until none is cheaper; then from others of the same cost. (Where
 // a round takes so many steps that few can follow, it also takes what is cheaper than now among other fragments.)
-// Layouts that are given or an instruction's, and fragments that other statements take as they are, stay. Without
-// conversions there is no search.
+// Layouts that are given or an instruction's, and fragments that other statements take as they are, stay; loops on them
+// may move to another version of such a fragment, but for those that load and store it. Each move is made twice: with
+// the loops that take such a fragment as it is, and without. Without conversions there is no search.
 //
 // What a move changes is near it, and so is its cost: that of the items, and of the fragments that it reaches, a family
 // at a time (placement.c). Steps are places and touches of walks, and items whose cost is asked for; the search has so many
@@ -55,6 +56,7 @@ typedef struct Member {   // a fragment
     VEC(int) users;     // items
     bool converts;      // under the choice that is taken
     int stamp, moved;   // of the last move that changed it, and of the last front that has it
+    const Layout *moved_to;
 } Member;
 
 typedef struct User {   // an item
@@ -339,27 +341,33 @@ typedef struct Front {
     Search *s;
     int number;
     VEC(int) fragments, items;   // that got their layouts and maps in the last round that had any
+    bool anchors_stay, met_anchor;
 } Front;
 
 static Front front_of(Search *s) {
     return (Front){.s = s, .number = s->stamp};
 }
 
-static bool item_follows(Front *front, Item *item, const FragmentUse *use) {
-    User *user = &front->s->users[item->number];
-    if (item->fixed || !item->map || user->followed == front->number) return false;
-    const Layout *map = map_following(front->s->inference, item, use, use->buf->layout);
-    if (!map) return false;
+static void item_moves(Front *front, Item *item, const Layout *map) {
     set_maps(front->s, item, map, NULL);
-    user->followed = front->number;
+    front->s->users[item->number].followed = front->number;
     vec_push(front->s->arena, &front->items, item->number);
+}
+
+static bool item_follows(Front *front, Item *item, const FragmentUse *use, const Layout *layout) {
+    if (item->fixed || !item->map || front->s->users[item->number].followed == front->number) return false;
+    const Layout *map = map_following(front->s->inference, item, use, layout);
+    if (!map) return false;
+    item_moves(front, item, map);
     return true;
 }
 
+// A fixed fragment keeps its layout: what is on it moves to another version of it.
 static void fragment_moves(Front *front, Buf *buf, const Layout *layout) {
     int fragment = number_of(front->s, buf);
-    set_layout(front->s, buf, layout);
+    if (!is_fixed(front->s, buf)) set_layout(front->s, buf, layout);
     front->s->members[fragment].moved = front->number;
+    front->s->members[fragment].moved_to = layout;
     vec_push(front->s->arena, &front->fragments, fragment);
 }
 
@@ -369,7 +377,7 @@ static bool has_moved(const Front *front, const Buf *buf) {
 
 static void fragments_follow(Front *front, const Item *item) {
     VEC_EACH (const FragmentUse, use, &item->uses) {
-        if (is_fixed(front->s, use->buf) || has_moved(front, use->buf)) continue;
+        if (has_moved(front, use->buf) || (front->anchors_stay && is_fixed(front->s, use->buf))) continue;
         const Layout *layout = layout_following(front->s->inference, item, use);
         if (layout && !layout_equal(layout, use->buf->layout)) fragment_moves(front, use->buf, layout);
     }
@@ -377,6 +385,24 @@ static void fragments_follow(Front *front, const Item *item) {
 
 static int by_number(const void *a, const void *b) {
     return *(const int *)a - *(const int *)b;
+}
+
+// It takes a fixed fragment as that is.
+static bool is_anchor(const Search *s, const Item *item) {
+    VEC_EACH (const FragmentUse, use, &item->uses) {
+        const Buf *buf = use->buf;
+        if (item->map && is_fixed(s, buf) &&
+            layout_equal(required_layout(s->inference, item, use, item->map), buf->layout))
+            return true;
+    }
+    return false;
+}
+
+// What moves it to and from memory always stays: the layout is that of the source, or an instruction's.
+static bool stays(Front *front, const Item *item) {
+    bool anchor = is_anchor(front->s, item);
+    front->met_anchor |= anchor;
+    return anchor && (front->anchors_stay || item->has_memory);
 }
 
 // The items on fragments that have moved.
@@ -396,8 +422,11 @@ static bool items_round(Front *front) {
     int before = front->items.count;
     VEC_EACH (const int, i, &asked) {
         Item *item = s->inference->items.items[*i];
-        VEC_EACH (const FragmentUse, use, &item->uses)
-            if (has_moved(front, use->buf) && item_follows(front, item, use)) break;
+        if (stays(front, item)) continue;
+        VEC_EACH (const FragmentUse, use, &item->uses) {
+            const Layout *moved_to = s->members[number_of(s, use->buf)].moved_to;
+            if (has_moved(front, use->buf) && item_follows(front, item, use, moved_to)) break;
+        }
     }
     return front->items.count > before;
 }
@@ -413,17 +442,23 @@ static bool next_round(Front *front) {
     return front->fragments.count > 0;
 }
 
-static void consider_rounds(Front *front, const Buf *buf) {
-    do consider(front->s, buf);
+// True: the same move is to be made again, without the items that take a fixed fragment as it is.
+static bool consider_rounds(Front *front, const Buf *buf) {
+    Search *s = front->s;
+    do consider(s, buf);
     while (next_round(front));
-    undo(front->s);
+    undo(s);
+    bool again = front->met_anchor && !front->anchors_stay;
+    *front = front_of(s);
+    front->anchors_stay = again;
+    return again;
 }
 
 static void move_fragment(Search *s, Buf *buf, const Layout *layout) {
     Front front = front_of(s);
-    if (is_fixed(s, buf) || ends_here(s)) return;
-    fragment_moves(&front, buf, layout);
-    consider_rounds(&front, buf);
+    if (ends_here(s)) return;
+    do fragment_moves(&front, buf, layout);
+    while (consider_rounds(&front, buf));
 }
 
 static bool has_extents(const Layout *map, const Item *item) {
@@ -456,17 +491,15 @@ static const LayoutVec *maps_for(Search *s, const Item *item) {
 
 static void move_item(Search *s, Item *item, const FragmentUse *use) {
     Front front = front_of(s);
-    if (item_follows(&front, item, use)) consider_rounds(&front, use->buf);
+    while (item_follows(&front, item, use, use->buf->layout) && consider_rounds(&front, use->buf)) {}
     if (item->kind != ITEM_LOOP || item->fixed || !item->map) return;
     const LayoutVec maps = *maps_for(s, item);
     VEC_EACH_PTR (const Layout, map, &maps) {
         if (layout_equal(map, item->map)) continue;
         if (ends_here(s)) return;
         front = front_of(s);
-        set_maps(s, item, map, NULL);
-        s->users[item->number].followed = front.number;
-        vec_push(s->arena, &front.items, item->number);
-        consider_rounds(&front, use->buf);
+        do item_moves(&front, item, map);
+        while (consider_rounds(&front, use->buf));
     }
 }
 
