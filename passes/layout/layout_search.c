@@ -255,13 +255,15 @@ static bool is_seen(const Search *s, const Choice *choice) {
 // ---- what a choice that was declined would do ----
 
 static const char *names(const Search *s, const bool *named) {
-    const char *text = NULL;
+    enum { MOST_NAMES = 8 };
+    StrBuf text;
+    int count = 0;
+    sb_init(&text, s->arena);
     for (int f = 0; f < s->inference->fragments.count; f++)
-        if (named[f]) {
-            const char *name = s->inference->fragments.items[f]->name;
-            text = text ? arena_printf(s->arena, "%s, '%s'", text, name) : arena_printf(s->arena, "'%s'", name);
-        }
-    return text;
+        if (named[f] && count++ < MOST_NAMES)
+            sb_printf(&text, "%s'%s'", count > 1 ? ", " : "", s->inference->fragments.items[f]->name);
+    if (count > MOST_NAMES) sb_printf(&text, " and %d more", count - MOST_NAMES);
+    return count ? sb_text(&text) : NULL;
 }
 
 static const char *names_converted(const Search *s) {
