@@ -26,12 +26,15 @@
 #include "support/map.h"
 #include "support/numbers.h"
 #include <limits.h>
+#include <stdlib.h>
 
 // ---- choosing a layout ----
 
+typedef VEC(const SharedAccess *) AccessVec;
+
 typedef struct Chooser {
     PassContext *context;
-    const SharedAccessVec *accesses;
+    const AccessVec *accesses;   // of the buffer
     const Buf *buf;
     const Layout *best;   // NULL: none yet
     int64_t cost;         // of `best`
@@ -40,8 +43,7 @@ typedef struct Chooser {
 // Extra wavefronts and extra accesses; -1: illegal for some access, or no better than the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
     int64_t total = 0, least = chooser->best ? chooser->cost : INT64_MAX;
-    VEC_EACH (const SharedAccess, access, chooser->accesses) {
-        if (access->buf != chooser->buf) continue;
+    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses) {
         AccessCost cost = access_cost(chooser->context->target, access, layout, least - total);
         total += cost.conflicts + cost.accesses - access->steps;
         if (!cost.suits || total >= least) return -1;
@@ -87,10 +89,9 @@ static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, c
 static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run) {
     VEC(SwizzleAccess) spreads = {0};
     LayoutContext cx = layout_context(chooser->context->arena);
-    VEC_EACH (const SharedAccess, access, chooser->accesses) {
+    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses) {
         SwizzleAccess spread;
-        if (access->buf != chooser->buf || !swizzle_access(chooser, access, shape, run, &spread)) continue;
-        vec_push(cx.arena, &spreads, spread);
+        if (swizzle_access(chooser, access, shape, run, &spread)) vec_push(cx.arena, &spreads, spread);
     }
     MemoryShape memory = memory_shape(chooser->context->target);
     consider(chooser,
@@ -99,64 +100,82 @@ static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run
 
 static int64_t longest_run(const Chooser *chooser) {
     int64_t run = 1;
-    VEC_EACH (const SharedAccess, access, chooser->accesses)
-        if (access->buf == chooser->buf && access->vector > run) run = access->vector;
+    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses)
+        if (access->vector > run) run = access->vector;
     return run;
 }
 
 // Panels, if TMA or wgmma uses the buffer; none for a vector.
 typedef struct Touch {
-    bool found, in_rows;   // in_rows: by copies without panels
-    const char *order;     // of k; NULL: natural
+    bool in_rows;        // by copies without panels
+    const char *order;   // of k; NULL: natural
 } Touch;
 
-// The order in which a wgmma gemm has k in its right operand; NULL: natural.
-static const char *order_of(PassContext *context, const Func *kernel, const Stmt *stmt, const Buf *buf) {
-    GemmOp gemm;
-    WgmmaInfo info;
-    if (!via_is(stmt, VIA_WGMMA) || !match_gemm(stmt, &gemm) || gemm.b->buf != buf) return NULL;
-    bool pairs = !wgmma_problem(context->target, stmt, &info) && wgmma_pairs(context->arena, kernel, stmt, &info);
-    return pairs ? info.k_paired : NULL;
+static Touch *touch_of(PassContext *context, Map *touches, const Buf *buf) {
+    Touch *touch = map_get(touches, buf);
+    if (!touch) map_put(touches, buf, touch = NEW(context->arena, Touch));
+    return touch;
 }
 
-static Touch touch_of(PassContext *context, Func *kernel, const Buf *buf) {
-    Touch touch = {0};
-    if (buf->type == TYPE_MBARRIER) return touch;
+// A wgmma gemm may have k of its right operand in another order.
+static void touch_in_order(PassContext *context, const Func *kernel, const Stmt *stmt, Map *touches) {
+    GemmOp gemm;
+    WgmmaInfo info;
+    if (!via_is(stmt, VIA_WGMMA) || !match_gemm(stmt, &gemm) || wgmma_problem(context->target, stmt, &info)) return;
+    if (wgmma_pairs(context->arena, kernel, stmt, &info))
+        touch_of(context, touches, gemm.b->buf)->order = info.k_paired;
+}
+
+// Of the buffers that TMA and wgmma use.
+static Map *find_touches(PassContext *context, Func *kernel) {
+    Map *touches = map_new(context->arena);
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
         if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !via_is(stmt, VIA_TMA_STORE) && !via_is(stmt, VIA_WGMMA))
             continue;
         const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(context->arena, stmt);
         for (int i = 0; copy && i < copy->call.count; i++) {
-            if (!call_region(copy, i) || call_region(copy, i)->buf != buf) continue;
-            touch.found = true;
-            touch.in_rows |= by_bulk(stmt);
+            const Region *region = call_region(copy, i);
+            if (region && region->buf->type != TYPE_MBARRIER)
+                touch_of(context, touches, region->buf)->in_rows |= by_bulk(stmt);
         }
-        const char *order = order_of(context, kernel, stmt, buf);
-        if (order) touch.order = order;
+        touch_in_order(context, kernel, stmt, touches);
     }
-    return touch;
+    return touches;
 }
 
-static const Layout *dictated_layout(PassContext *context, Func *kernel, const Buf *buf) {
-    Touch touch = touch_of(context, kernel, buf);
-    if (!touch.found) return NULL;
+static const Layout *dictated_layout(PassContext *context, const Map *touches, const Buf *buf) {
+    const Touch *touch = map_get(touches, buf);
+    if (!touch) return NULL;
     int rank = buf->rank - buf->stage_dims;
-    EXPECT(context->failure, !touch.in_rows || rank <= 2, "'%s' of rank %d is moved in rows", buf->name, rank);
+    EXPECT(context->failure, !touch->in_rows || rank <= 2, "'%s' of rank %d is moved in rows", buf->name, rank);
     int64_t extents[2] = {buf_extent(buf, buf->rank - rank), buf_extent(buf, buf->rank - 1)};
-    if (touch.in_rows) return layout_row_major(context->arena, rank, extents);
-    return touch.order ? tma_layout_ordered(context->arena, buf, touch.order) : tma_layout(context->arena, buf);
+    if (touch->in_rows) return layout_row_major(context->arena, rank, extents);
+    return touch->order ? tma_layout_ordered(context->arena, buf, touch->order) : tma_layout(context->arena, buf);
 }
 
 // Alignment of the buffer in bytes.
-static int64_t alignment_of(PassContext *context, Func *kernel, const Buf *buf) {
+static int64_t alignment_of(PassContext *context, const Map *touches, const Buf *buf) {
     int64_t period = buf->layout ? layout_period(buf->layout) : 1;
     if (period > 1) return period;
-    return touch_of(context, kernel, buf).found ? tma_facts.shared_align : context->target->vector_bytes;
+    return map_has(touches, buf) ? tma_facts.shared_align : context->target->vector_bytes;
 }
 
-static const Layout *choose_layout(PassContext *context, const SharedAccessVec *accesses, const Buf *buf) {
+// Accesses by buffer.
+static Map *group_accesses(PassContext *context, const SharedAccessVec *accesses) {
+    Map *groups = map_new(context->arena);
+    VEC_EACH (const SharedAccess, access, accesses) {
+        AccessVec *group = map_get(groups, access->buf);
+        if (!group) map_put(groups, access->buf, group = NEW(context->arena, AccessVec));
+        vec_push(context->arena, group, access);
+    }
+    return groups;
+}
+
+static const Layout *choose_layout(PassContext *context, const Map *groups, const Buf *buf) {
+    static const AccessVec none = {0};
     Arena *arena = context->arena;
-    Chooser chooser = {.context = context, .accesses = accesses, .buf = buf};
+    const AccessVec *accesses = map_get(groups, buf);
+    Chooser chooser = {.context = context, .accesses = accesses ? accesses : &none, .buf = buf};
     int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
     int64_t shape[2];
     const char *why;
@@ -185,16 +204,26 @@ typedef struct Life {
 typedef struct Lifetimes {
     Arena *arena;
     VEC(Life) items;
+    Map *index;   // Buf -> its index, from 1
     int clock;
     int64_t members;   // of the current role
 } Lifetimes;
 
+static int index_of_life(const Lifetimes *lifetimes, const Buf *buf) {   // -1: none
+    return (int)(intptr_t)map_get(lifetimes->index, buf) - 1;
+}
+
 static void touch(Lifetimes *lifetimes, const Buf *buf, int from, int to) {
-    VEC_EACH (Life, life, &lifetimes->items) {
-        if (life->buf != (buf->alias_of ? buf->alias_of : buf)) continue;
-        if (life->first < 0 || from < life->first) life->first = from;
-        if (to > life->last) life->last = to;
-    }
+    int index = index_of_life(lifetimes, buf->alias_of ? buf->alias_of : buf);
+    if (index < 0) return;
+    Life *life = &lifetimes->items.items[index];
+    if (life->first < 0 || from < life->first) life->first = from;
+    if (to > life->last) life->last = to;
+}
+
+static void add_life(Lifetimes *lifetimes, Buf *buf) {
+    vec_push(lifetimes->arena, &lifetimes->items, ((Life){buf, lifetimes->members, .first = -1, .last = -1}));
+    map_put(lifetimes->index, buf, (void *)(intptr_t)lifetimes->items.count);
 }
 
 static void live_block(Lifetimes *lifetimes, const Block *block);
@@ -213,8 +242,7 @@ static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body)
     int start = lifetimes->clock, known = lifetimes->items.count;
     live_block(lifetimes, body);
     FOR_EACH_EFFECT (effect, lifetimes->arena, stmt)
-        for (int l = 0; l < known; l++)
-            if (lifetimes->items.items[l].buf == effect->buf) touch(lifetimes, effect->buf, start, lifetimes->clock);
+        if (index_of_life(lifetimes, effect->buf) < known) touch(lifetimes, effect->buf, start, lifetimes->clock);
 }
 
 // Roles run concurrently until the end of the CTA: buffers that a role uses are live throughout.
@@ -230,9 +258,7 @@ static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
     lifetimes->clock++;
     switch (stmt->kind) {
     case STMT_DECL:
-        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of)
-            vec_push(lifetimes->arena, &lifetimes->items,
-                     ((Life){stmt->decl, lifetimes->members, .first = -1, .last = -1}));
+        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) add_life(lifetimes, stmt->decl);
         return;
     case STMT_ROLE: live_role(lifetimes, stmt); return;
     case STMT_WHILE: live_loop(lifetimes, stmt, &stmt->while_.body); return;
@@ -257,31 +283,48 @@ static bool meet(const Life *a, const Life *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 
-static bool is_free(const Lifetimes *lifetimes, const Life *life, int64_t offset) {
-    VEC_EACH (const Life, other, &lifetimes->items) {
-        if (other == life || other->buf->offset < 0 || !meet(life, other)) continue;
-        if (offset < other->buf->offset + other->bytes && other->buf->offset < offset + life->bytes) return false;
+typedef VEC(Life *) LifeVec;
+
+// The lowest offset that is free; `placed` is in the order of offsets.
+static int64_t free_offset(const LifeVec *placed, const Life *life) {
+    int64_t offset = 0;
+    VEC_EACH_PTR (Life, other, placed) {
+        if (!meet(life, other) || other->buf->offset + other->bytes <= offset) continue;
+        if (other->buf->offset >= offset + life->bytes) break;
+        offset = round_up(other->buf->offset + other->bytes, life->align);
     }
-    return true;
+    return offset;
 }
 
-static void place(const Lifetimes *lifetimes, Life *life) {
-    int64_t best = is_free(lifetimes, life, 0) ? 0 : INT64_MAX;
-    VEC_EACH (const Life, other, &lifetimes->items) {
-        if (other->buf->offset < 0) continue;
-        int64_t offset = round_up(other->buf->offset + other->bytes, life->align);
-        if (offset < best && is_free(lifetimes, life, offset)) best = offset;
-    }
-    EXPECT(arena_failure(lifetimes->arena), best < INT64_MAX, "no place for '%s'", life->buf->name);
-    life->buf->offset = best;
-    life->buf->align = (int)life->align;
+static void keep_placed(Arena *arena, LifeVec *placed, Life *life) {
+    int at = placed->count;
+    vec_push(arena, placed, life);
+    for (; at > 0 && placed->items[at - 1]->buf->offset > life->buf->offset; at--)
+        placed->items[at] = placed->items[at - 1];
+    placed->items[at] = life;
 }
 
-static Life *largest_unplaced(const Lifetimes *lifetimes) {
-    Life *best = NULL;
-    VEC_EACH (Life, life, &lifetimes->items)
-        if (life->buf->offset < 0 && (!best || life->bytes > best->bytes)) best = life;
-    return best;
+// The largest first; of equal ones that which is declared first.
+static int by_size(const void *a, const void *b) {
+    const Life *one = *(Life *const *)a, *other = *(Life *const *)b;
+    if (one->bytes != other->bytes) return one->bytes > other->bytes ? -1 : 1;
+    return one < other ? -1 : one > other;
+}
+
+// True: some had no place yet.
+static bool place_all(Lifetimes *lifetimes) {
+    LifeVec placed = {0}, unplaced = {0};
+    VEC_EACH (Life, life, &lifetimes->items) {
+        if (life->buf->offset < 0) vec_push(lifetimes->arena, &unplaced, life);
+        else keep_placed(lifetimes->arena, &placed, life);
+    }
+    if (unplaced.count > 1) qsort(unplaced.items, (size_t)unplaced.count, sizeof(Life *), by_size);
+    VEC_EACH_PTR (Life, life, &unplaced) {
+        life->buf->offset = free_offset(&placed, life);
+        life->buf->align = (int)life->align;
+        keep_placed(lifetimes->arena, &placed, life);
+    }
+    return unplaced.count > 0;
 }
 
 static void check_size(PassContext *context, const Func *kernel, const Lifetimes *lifetimes) {
@@ -321,11 +364,11 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
 }
 
 // Size, alignment and other inputs of the placement.
-static void measure(PassContext *context, Func *kernel, Life *life) {
+static void measure(PassContext *context, const Func *kernel, const Map *touches, Life *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
     bool spread = attr_get(buf->attrs, ATTR_CTAS) != NULL;
-    life->align = alignment_of(context, kernel, buf);
+    life->align = alignment_of(context, touches, buf);
     life->bytes = buf_space(buf);
     if (life->members > 1)
         life->bytes = life->bytes / buf_outermost(buf) * buf_outermost_aligned(buf, life->align) * life->members;
@@ -342,22 +385,23 @@ static void measure(PassContext *context, Func *kernel, Life *life) {
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
-    Lifetimes lifetimes = {.arena = context->arena, .members = 1};
+    Lifetimes lifetimes = {.arena = context->arena, .index = map_new(context->arena), .members = 1};
     SharedAccessVec accesses = {0};
     bool changed = false;
     live_block(&lifetimes, &kernel->body);
     shared_accesses(context, kernel, &accesses);
+    const Map *touches = find_touches(context, kernel), *groups = group_accesses(context, &accesses);
     VEC_EACH (Life, life, &lifetimes.items) {
         Buf *buf = life->buf;
         if (!buf->layout && !buf->lowered) {
-            buf->layout = dictated_layout(context, kernel, buf);
-            if (!buf->layout) buf->layout = choose_layout(context, &accesses, buf);
+            buf->layout = dictated_layout(context, touches, buf);
+            if (!buf->layout) buf->layout = choose_layout(context, groups, buf);
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }
-        measure(context, kernel, life);
+        measure(context, kernel, touches, life);
     }
-    for (Life *life; (life = largest_unplaced(&lifetimes)); changed = true) place(&lifetimes, life);
+    changed |= place_all(&lifetimes);
     if (changed) report_conflicts(context, kernel, &accesses);
     check_size(context, kernel, &lifetimes);
     return changed;

@@ -10,7 +10,8 @@
 //                what was there before the loop. An `await` asks for the wait and the barrier at its own place:
 //                software-pipeline says so where one barrier serves the whole iteration
 //  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
-//                (awaits being no accesses now). What stays is needed, each for some trip count
+//                (awaits being no accesses now). What stays is needed, each for some trip count. Most are: playing the
+//                kernel through once with what each of them ended kept on the side finds these (sync_model_weigh)
 //
 // The gemm after `software-pipeline` has one barrier an iteration:
 //
@@ -60,7 +61,7 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
             }
             bool closed = last + 1 < block->count && is_call(block->items[last + 1], OP_CP_ASYNC_COMMIT);
             if (!closed) {
-                map_put(plan->commits, block->items[last], block);
+                map_put(plan->commits, block->items[last], NEW(arena, bool));
                 vec_push(arena, &plan->groups, block->items[last]);
             }
             i = last;
@@ -73,29 +74,26 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
 
 // ---- pruning ----
 
-static void prune_op(SyncModel *model, Sync *sync, int op) {
-    if (!(sync->ops & op)) return;
-    sync->ops &= ~op;
-    if (!sync_model_check(model)) sync->ops |= op;
+static void prune_op(SyncModel *model, Sync *sync, SyncOp op) {
+    if (!sync_has(sync, op) || sync->needs[op]) return;
+    sync->ops &= ~(1 << op);
+    if (!sync_model_check(model)) sync->ops |= 1 << op;
+}
+
+static void prune_group(SyncModel *model, SyncPlan *plan, Stmt *last) {
+    bool *needed = map_get(plan->commits, last);
+    if (*needed) return;
+    map_remove(plan->commits, last);
+    if (!sync_model_check(model)) map_put(plan->commits, last, needed);
 }
 
 static void prune(SyncModel *model, SyncPlan *plan) {
+    static const SyncOp order[SYNC_OPS] = {SYNC_BARRIER, SYNC_WAIT, SYNC_COMMIT, SYNC_BULK, SYNC_FENCE};
     if (!sync_model_check(model)) return;   // an await asked for more than any access: keep all of it
-    for (int i = 0; i < plan->groups.count; i++) {
-        Stmt *last = plan->groups.items[i];
-        map_remove(plan->commits, last);
-        if (!sync_model_check(model)) map_put(plan->commits, last, last);
-    }
-    for (int i = 0; i < plan->syncs.count; i++) {
-        Sync *sync = plan->syncs.items[i];
-        int wait = sync->wait;
-        prune_op(model, sync, SYNC_BARRIER);
-        sync->wait = -1;
-        if (wait >= 0 && !sync_model_check(model)) sync->wait = wait;
-        prune_op(model, sync, SYNC_COMMIT);
-        prune_op(model, sync, SYNC_BULK);
-        prune_op(model, sync, SYNC_FENCE);
-    }
+    sync_model_weigh(model);
+    VEC_EACH_PTR (Stmt, last, &plan->groups) prune_group(model, plan, last);
+    VEC_EACH_PTR (Sync, sync, &plan->syncs)
+        for (int i = 0; i < SYNC_OPS; i++) prune_op(model, sync, order[i]);
 }
 
 // ---- writing it down ----
@@ -114,11 +112,11 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
 static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (!sync) return;
     Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait), read[] = {arg_int(w->arena, 0), arg_name("read")};
-    if (sync->ops & SYNC_COMMIT) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
-    if (sync->wait >= 0) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
-    if (sync->ops & SYNC_BULK) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
-    if (sync->ops & SYNC_FENCE) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
-    if (sync->ops & SYNC_BARRIER) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
+    if (sync_has(sync, SYNC_COMMIT)) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
+    if (sync_has(sync, SYNC_WAIT)) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
+    if (sync_has(sync, SYNC_BULK)) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
+    if (sync_has(sync, SYNC_FENCE)) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    if (sync_has(sync, SYNC_BARRIER)) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
 }
 
 // What threads copy themselves is there when the statement is over, though it may have been started by hand.

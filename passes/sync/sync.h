@@ -75,20 +75,27 @@ bool shared_range(const MemAccess *access, const Affine *start, int64_t *begin, 
 //
 // A kernel's memory accesses played through, block-wide: which of them still need a barrier or a wait between them.
 
+// cp_async_commit(); cp_async_wait(n); bulk_wait(0, read); fence_async(); barrier(): in this order.
+typedef enum { SYNC_COMMIT, SYNC_WAIT, SYNC_BULK, SYNC_FENCE, SYNC_BARRIER } SyncOp;
+enum { SYNC_OPS = SYNC_BARRIER + 1 };
+
 // What stands before a statement, or at the end of a `while` body (its condition is read again there).
 typedef struct Sync {
     const Stmt *before;
     const Block *at_end;
-    int ops;    // SYNC_ bits
-    int wait;   // cp.async groups that may be pending; -1: no wait
+    int ops;                // bits 1 << SyncOp
+    int wait;               // cp.async groups that may be pending
+    bool needs[SYNC_OPS];   // the plan is not enough without this one (sync_model_weigh)
 } Sync;
-// cp_async_commit(); bulk_wait(0, read); fence_async(); barrier(): in this order, the wait after the commit.
-enum { SYNC_COMMIT = 1, SYNC_BULK = 2, SYNC_FENCE = 4, SYNC_BARRIER = 8 };
+
+static inline bool sync_has(const Sync *sync, SyncOp op) {
+    return sync->ops >> op & 1;
+}
 
 typedef struct SyncPlan {
     Map *by_place;        // Stmt or Block -> Sync
     VEC(Sync *) syncs;    // in order of discovery
-    Map *commits;         // statements after which a cp.async group closes
+    Map *commits;         // statements after which a cp.async group closes -> bool: it is needed
     VEC(Stmt *) groups;   // the same, in order
 } SyncPlan;
 
@@ -103,6 +110,8 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
 bool sync_model_place(SyncModel *model);
 // Plays it again, awaits being no accesses: true when the plan is enough. False, too, once all checks took too long.
 bool sync_model_check(SyncModel *model);
+// Of a plan that is enough: finds operations without any one of which it is not. What it does not find may be needed too.
+void sync_model_weigh(SyncModel *model);
 
 // ---- scenarios (sync_scenarios.c) ----
 //

@@ -42,6 +42,7 @@ typedef struct Live {
     bool lasting;          // a thread's write: TMA needs a fence behind it, and a barrier behind that
     bool ordered;          // ... for all but TMA it is over
     bool fenced;
+    bool *without;   // it is so without this one of the plan (Sync.needs); NULL: with the whole plan
 } Live;
 
 typedef struct Place {
@@ -94,7 +95,7 @@ struct SyncModel {
     // What the role that is played awaits; NULL: it is a kernel. What else a role does to shared memory its author has
     // ordered, but for scratch.
     const Map *awaited;
-    bool placing, failed;
+    bool placing, weighing, failed;
     int64_t played;    // accesses
     int64_t commits;   // cp.async groups closed
     int64_t work;      // comparisons of accesses, since a plan was begun or checked first
@@ -136,7 +137,7 @@ static bool same_start(const MemAccess *access, const Affine *a, const Affine *b
 
 static bool same_live(const Live *a, const Live *b) {
     return a->start == b->start && a->access == b->access && a->pending == b->pending && a->ordered == b->ordered &&
-           a->fenced == b->fenced;
+           a->fenced == b->fenced && a->without == b->without;
 }
 
 // Looks from *at on, and leaves there where to look for what came behind the live one: states that were copies of each
@@ -158,7 +159,8 @@ static void state_union(SyncModel *m, State *s, const State *other) {
     int at = 0;
     if (other->dead) return;
     if (s->dead) s->live.count = 0;
-    for (int i = 0; i < other->live.count; i++) state_add(m, s, &other->live.items[i], &at);
+    VEC_EACH (const Live, live, &other->live)
+        if (!live->without || !*live->without) state_add(m, s, live, &at);
     s->dead = false;
 }
 
@@ -209,31 +211,65 @@ static void drop_places(SyncModel *m) {
 
 // ---- what ends an access ----
 
-// A barrier ends what landed before it; for TMA also what was fenced before it.
-static void end_before(State *s, int64_t when) {
-    int kept = 0;
-    VEC_EACH (Live, live, &s->live) {
-        bool over = !live->pending && live->born < when;
-        if (over && (!live->lasting || live->fenced)) continue;
-        if (over) live->ordered = true;
-        s->live.items[kept++] = *live;
-    }
-    s->live.count = kept;
-}
-
-static void do_fence(State *s) {
-    for (int i = 0; i < s->live.count; i++) s->live.items[i].fenced = true;
-}
-
 static void land(SyncModel *m, Live *live) {
     if (live->pending) live->born = ++m->played;   // a barrier before does not order it
     live->pending = false;
 }
 
-// Stores by TMA have read their tiles.
-static void do_bulk_wait(SyncModel *m, State *s) {
-    for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].access->tma && !s->live.items[i].access->bar) land(m, &s->live.items[i]);
+// A barrier ends what landed before `when`; for TMA also what was fenced before it. False: the access is over.
+static bool stays_behind_barrier(Live *live, int64_t when) {
+    bool over = !live->pending && live->born < when;
+    live->ordered |= over;
+    return !over || (live->lasting && !live->fenced);
+}
+
+static bool stays_behind(SyncModel *m, Live *live, SyncOp op, int64_t groups) {
+    const MemAccess *access = live->access;
+    switch (op) {
+    case SYNC_COMMIT: live->age += live->pending; break;
+    case SYNC_WAIT:
+        if (!access->tma && live->age >= groups) land(m, live);
+        break;
+    case SYNC_BULK:   // stores by TMA have read their tiles
+        if (access->tma && !access->bar) land(m, live);
+        break;
+    case SYNC_FENCE: live->fenced = true; break;
+    case SYNC_BARRIER: return stays_behind_barrier(live, INT64_MAX);
+    }
+    return true;
+}
+
+static void end_before(State *s, int64_t when) {
+    int kept = 0;
+    VEC_EACH (Live, live, &s->live)
+        if (stays_behind_barrier(live, when)) s->live.items[kept++] = *live;
+    s->live.count = kept;
+}
+
+static bool has_without(const State *s, const bool *needed) {
+    VEC_EACH (const Live, live, &s->live)
+        if (live->without == needed) return true;
+    return false;
+}
+
+// What the operation changes also stays as it was, without it, while it may be found that it is needed.
+static void do_op(SyncModel *m, State *s, SyncOp op, int64_t groups, bool *needed) {
+    int kept = 0, count = s->live.count, at = 0;
+    bool weighs = m->weighing && needed && !*needed, again = weighs && has_without(s, needed);
+    m->commits += op == SYNC_COMMIT;
+    if (weighs) m->work += count;
+    for (int i = 0; i < count; i++) {
+        Live live = s->live.items[i], before = live;
+        bool stays = (weighs && live.without == needed) || stays_behind(m, &live, op, groups);
+        if (weighs && !live.without && (!stays || live.age != before.age || !same_live(&live, &before))) {
+            before.without = needed;
+            if (again) state_add(m, s, &before, &at);
+            else vec_push(m->arena, &s->live, before);
+        }
+        if (stays) s->live.items[kept++] = live;
+    }
+    for (int i = count; i < s->live.count; i++) s->live.items[kept++] = s->live.items[i];
+    s->live.count = kept;
 }
 
 // All threads have waited for what completes on an mbarrier: nothing is left to order.
@@ -248,21 +284,6 @@ static void do_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
     s->live.count = kept;
 }
 
-static void do_barrier(State *s) {
-    end_before(s, INT64_MAX);
-}
-
-static void do_commit(SyncModel *m, State *s) {
-    m->commits++;
-    for (int i = 0; i < s->live.count; i++)
-        if (s->live.items[i].pending) s->live.items[i].age++;
-}
-
-static void do_wait(SyncModel *m, State *s, int64_t groups) {
-    for (int i = 0; i < s->live.count; i++)
-        if (!s->live.items[i].access->tma && s->live.items[i].age >= groups) land(m, &s->live.items[i]);
-}
-
 // Tiles of a grid are independent, also those that one CTA computes one after the other.
 static void drop_globals(State *s) {
     int kept = 0;
@@ -273,13 +294,20 @@ static void drop_globals(State *s) {
     s->live.count = kept;
 }
 
-static void do_sync(SyncModel *m, State *s, const Sync *sync) {
-    if (!sync) return;
-    if (sync->ops & SYNC_COMMIT) do_commit(m, s);
-    if (sync->wait >= 0) do_wait(m, s, sync->wait);
-    if (sync->ops & SYNC_BULK) do_bulk_wait(m, s);
-    if (sync->ops & SYNC_FENCE) do_fence(s);
-    if (sync->ops & SYNC_BARRIER) do_barrier(s);
+static void do_sync(SyncModel *m, State *s, Sync *sync) {
+    for (int op = 0; sync && op < SYNC_OPS; op++)
+        if (sync_has(sync, op)) do_op(m, s, op, sync->wait, &sync->needs[op]);
+}
+
+// ---- what is missing ----
+
+static void need_op(Sync *need, SyncOp op) {
+    need->ops |= 1 << op;
+}
+
+static void need_wait(Sync *need, int groups) {
+    if (!sync_has(need, SYNC_WAIT) || groups < need->wait) need->wait = groups;
+    need_op(need, SYNC_WAIT);
 }
 
 // ---- conflicts ----
@@ -337,30 +365,52 @@ static bool waits_elsewhere(const Live *y, const MemAccess *x, const Affine *sta
     return waits && y->access->flag && !same_start(x, y->start, start, false);
 }
 
-// What is missing before the access; adds to *need.
-static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Need *need) {
-    VEC_EACH (const Live, y, &s->live) {
-        if (!(x->write || y->access->write)) continue;
-        if (x->update != OP_COUNT && x->update == y->access->update) continue;
-        if (x->pseudo && !y->access->async) continue;
-        if (is_ordered(y->access, x)) continue;
-        if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) continue;   // side by side
-        if (y->ordered && !x->tma) continue;
-        if (!boxes_meet(m, y, x, start) || waits_elsewhere(y, x, start)) continue;
-        if (x->tma && y->lasting && !y->fenced) need->sync.ops |= SYNC_FENCE;
-        if (y->pending && y->access->tma) {
-            if (!y->access->write) need->sync.ops |= SYNC_BULK;
-        } else if (y->pending) {
-            int groups = y->age < 0 ? 0 : y->age;
-            need->uses |= !x->async;
-            need->latest = larger(need->latest, y->born);
-            if (y->age < 0) need->sync.ops |= SYNC_COMMIT;
-            if (need->sync.wait < 0 || groups < need->sync.wait) need->sync.wait = groups;
-        }
-        if (of_same_threads(m, y, x, start)) continue;
-        need->sync.ops |= SYNC_BARRIER;
+static bool may_conflict(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start) {
+    if (!(x->write || y->access->write)) return false;
+    if (x->update != OP_COUNT && x->update == y->access->update) return false;
+    if (x->pseudo && !y->access->async) return false;
+    if (is_ordered(y->access, x)) return false;
+    if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) return false;   // side by side
+    if (y->ordered && !x->tma) return false;
+    return boxes_meet(m, y, x, start) && !waits_elsewhere(y, x, start);
+}
+
+// What is missing between the two; adds to *need.
+static void need_between(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start, Need *need) {
+    if (!may_conflict(m, y, x, start)) return;
+    if (x->tma && y->lasting && !y->fenced) need_op(&need->sync, SYNC_FENCE);
+    if (y->pending && y->access->tma) {
+        if (!y->access->write) need_op(&need->sync, SYNC_BULK);
+    } else if (y->pending) {
+        need->uses |= !x->async;
         need->latest = larger(need->latest, y->born);
+        if (y->age < 0) need_op(&need->sync, SYNC_COMMIT);
+        need_wait(&need->sync, y->age < 0 ? 0 : y->age);
     }
+    if (of_same_threads(m, y, x, start)) return;
+    need_op(&need->sync, SYNC_BARRIER);
+    need->latest = larger(need->latest, y->born);
+}
+
+static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Affine *start, Need *need) {
+    m->work += s->live.count;
+    VEC_EACH (const Live, y, &s->live)
+        if (!y->without) need_between(m, y, x, start, need);
+}
+
+// What the plan lacks without one of its operations: then that is needed, and it is done with.
+static void find_needed(SyncModel *m, State *s, const MemAccess *x, const Affine *start) {
+    int kept = 0;
+    m->work += s->live.count;
+    VEC_EACH (const Live, y, &s->live) {
+        Need need = {0};
+        if (!y->without || *y->without) continue;
+        need_between(m, y, x, start, &need);
+        *y->without = need.sync.ops != 0;
+    }
+    VEC_EACH (const Live, y, &s->live)
+        if (!y->without || !*y->without) s->live.items[kept++] = *y;
+    s->live.count = kept;
 }
 
 // A barrier against what was there before a loop belongs before the loop: it runs once there. So it is with a wait
@@ -368,7 +418,8 @@ static void find_need(SyncModel *m, const State *s, const MemAccess *x, const Af
 // starts no copies; and with the `if` around started copies, whose group must stay one. Returns the outermost such
 // statement, NULL for none.
 static const Frame *hoisted(const SyncModel *m, const Need *need) {
-    if (need->sync.ops & (SYNC_BULK | SYNC_FENCE | SYNC_COMMIT)) return NULL;
+    enum { STAY = 1 << SYNC_BULK | 1 << SYNC_FENCE | 1 << SYNC_COMMIT };
+    if (need->sync.ops & STAY) return NULL;
     for (int i = 0; i < m->depth && i < DEEPEST; i++) {
         const Frame *frame = &m->frames[i];
         if (frame->hoists && need->latest < frame->entered && !(need->uses && frame->copies)) return frame;
@@ -385,17 +436,17 @@ static void add_to_plan(SyncModel *m, const Sync *need) {
     Sync *sync = sync_at(m, place);
     if (!sync) {
         sync = NEW(m->arena, Sync);
-        *sync = (Sync){.before = need->before, .at_end = need->at_end, .wait = -1};
+        *sync = (Sync){.before = need->before, .at_end = need->at_end};
         map_put(m->plan->by_place, place, sync);
         vec_push(m->arena, &m->plan->syncs, sync);
     }
+    if (sync_has(need, SYNC_WAIT)) need_wait(sync, need->wait);
     sync->ops |= need->ops;
-    if (need->wait >= 0 && (sync->wait < 0 || need->wait < sync->wait)) sync->wait = need->wait;
 }
 
 // The wait, where fewer groups were closed yet: those of copies from before it.
 static void hoist_wait(SyncModel *m, State *s, Sync *need, const Frame *frame) {
-    if (need->wait < 0) return;
+    if (!sync_has(need, SYNC_WAIT)) return;
     for (int i = 0; i < s->live.count; i++) {
         Live *live = &s->live.items[i];
         if (!live->access->tma && live->born < frame->entered && live->age >= need->wait) live->pending = false;
@@ -411,7 +462,7 @@ static void add_need(SyncModel *m, State *s, Need *need) {
         sync->before = frame->stmt;
         sync->at_end = NULL;
         hoist_wait(m, s, sync, frame);
-        if (sync->ops & SYNC_BARRIER) end_before(s, frame->entered);
+        if (sync_has(sync, SYNC_BARRIER)) end_before(s, frame->entered);
     } else {
         do_sync(m, s, sync);
     }
@@ -462,10 +513,10 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || (x->pseudo && x->buf && !m->placing)) continue;
         start_of(m, x, start);
-        m->work += s->live.count;
-        find_need(m, s, x, start, &need);
+        if (m->weighing) find_needed(m, s, x, start);
+        else find_need(m, s, x, start, &need);
     }
-    if (need.sync.ops || need.sync.wait >= 0) {
+    if (need.sync.ops) {
         if (m->placing) add_need(m, s, &need);
         else m->failed = true;
     }
@@ -484,14 +535,14 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
 
 static void play_statement(SyncModel *m, State *s, Stmt *stmt) {
     const MemAccessVec *accesses = accesses_of(m, stmt);
-    Sync place = {.before = stmt, .wait = -1};
+    Sync place = {.before = stmt};
     do_sync(m, s, sync_at(m, stmt));
     if (accesses->count == 0) return;
     play_accesses(m, s, accesses, false, place);
     bool own_barrier = false;
     for (int i = 0; i < accesses->count; i++) own_barrier |= accesses->items[i]->after_barrier;
     if (!own_barrier) return;
-    do_barrier(s);
+    do_op(m, s, SYNC_BARRIER, 0, NULL);
     play_accesses(m, s, accesses, true, place);
 }
 
@@ -659,7 +710,7 @@ static void play_while(SyncModel *m, State *s, Stmt *stmt) {
         play_block(m, s, &stmt->while_.body);
         if (s->dead) break;
         do_sync(m, s, sync_at(m, &stmt->while_.body));
-        Sync place = {.at_end = &stmt->while_.body, .wait = -1};
+        Sync place = {.at_end = &stmt->while_.body};
         play_accesses(m, s, accesses_of(m, stmt), false, place);
     }
 }
@@ -682,18 +733,15 @@ static bool is_sync(const Stmt *stmt) {
     return stmt->kind == STMT_CALL && syncs[stmt->call.op];
 }
 
-static bool play_call(SyncModel *m, State *s, const Stmt *stmt) {
-    int64_t groups;
+// False: it is another one.
+static bool sync_op_of(const Stmt *stmt, SyncOp *op, int64_t *groups) {
+    *groups = 0;
     switch (stmt->call.op) {
-    case OP_BARRIER:
-        if (!stmt->call.count || !ARG(stmt, BARRIER, id).value) do_barrier(s);
-        return true;
-    case OP_CP_ASYNC_COMMIT: do_commit(m, s); return true;
-    case OP_CP_ASYNC_WAIT:
-        if (expr_const(ARG(stmt, CP_ASYNC_WAIT, n).value, &groups)) do_wait(m, s, groups);
-        return true;
-    case OP_FENCE_ASYNC: do_fence(s); return true;
-    case OP_BULK_WAIT: do_bulk_wait(m, s); return true;
+    case OP_BARRIER: *op = SYNC_BARRIER; return !stmt->call.count || !ARG(stmt, BARRIER, id).value;
+    case OP_CP_ASYNC_COMMIT: *op = SYNC_COMMIT; return true;
+    case OP_CP_ASYNC_WAIT: *op = SYNC_WAIT; return expr_const(ARG(stmt, CP_ASYNC_WAIT, n).value, groups);
+    case OP_FENCE_ASYNC: *op = SYNC_FENCE; return true;
+    case OP_BULK_WAIT: *op = SYNC_BULK; return true;
     default: return false;
     }
 }
@@ -706,10 +754,15 @@ static void enter(SyncModel *m, const Stmt *stmt) {
 }
 
 static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
-    if (stmt->kind == STMT_CALL && play_call(m, s, stmt)) return;
+    SyncOp op;
+    int64_t groups;
+    if (stmt->kind == STMT_CALL && is_sync(stmt) && stmt->call.op != OP_CLUSTER_BARRIER) {
+        if (sync_op_of(stmt, &op, &groups)) do_op(m, s, op, groups, NULL);
+        return;
+    }
     if (is_call(stmt, OP_MBARRIER_WAIT)) do_mbarrier_wait(m, s, stmt);
     play_statement(m, s, stmt);
-    if (is_call(stmt, OP_CLUSTER_BARRIER)) do_barrier(s);
+    if (is_call(stmt, OP_CLUSTER_BARRIER)) do_op(m, s, SYNC_BARRIER, 0, NULL);
     enter(m, stmt);
     switch (stmt->kind) {
     case STMT_LET:
@@ -730,7 +783,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     default: break;
     }
     m->depth--;
-    if (map_has(m->plan->commits, stmt)) do_commit(m, s);
+    if (map_has(m->plan->commits, stmt)) do_op(m, s, SYNC_COMMIT, 0, map_get(m->plan->commits, stmt));
 }
 
 static void play_block(SyncModel *m, State *s, Block *block) {
@@ -818,4 +871,10 @@ bool sync_model_place(SyncModel *m) {
 
 bool sync_model_check(SyncModel *m) {
     return play_all(m, false);
+}
+
+void sync_model_weigh(SyncModel *m) {
+    m->weighing = true;
+    play_all(m, false);
+    m->weighing = false;
 }
