@@ -427,11 +427,40 @@ static void select_addition(Selector *s, Stmt *stmt, const Facts *facts) {
     if (!by_tma) say_added_singly(s, stmt, facts);
 }
 
+typedef struct Division {
+    const Var *iter;
+    const Expr *divisor;   // NULL: none that depends on the launch
+} Division;
+
+static bool find_division(Visitor *visitor, Expr *expr) {
+    Division *division = visitor->user;
+    int64_t known;
+    bool divides = is_binary(expr, BIN_DIV) || is_binary(expr, BIN_MOD);
+    if (divides && !expr_const(expr->binary.b, &known) && expr_uses_var(expr->binary.a, division->iter))
+        division->divisor = expr->binary.b;
+    return true;
+}
+
+// A view that joins or splits dims of unknown extents divides for each element.
+static void say_divided(Selector *s, const Stmt *stmt, const Candidate *c) {
+    if (s->fallback) return;
+    VEC_EACH (const TileAccess, access, &c->accesses) {
+        Division division = {c->loop.iters[c->fast], NULL};
+        Visitor visitor = {.expr = find_division, .user = &division};
+        for (int d = 0; d < access->count && access->buf->scope == SCOPE_GLOBAL; d++)
+            visit_expr(&visitor, access->indices[d]);
+        if (!division.divisor) continue;
+        REMARK(s->context, stmt->loc, T_INDEX_DIVIDES, access->buf->name, expr_text(s->arena, division.divisor));
+        return;
+    }
+}
+
 // For a copy, or a parallel loop that is a copy; VIA_NONE: neither.
 static Via loop_mechanism(Selector *s, Stmt *stmt, const Facts *facts) {
     bool is_copy = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE);
     Candidate c;
     if ((stmt->kind == STMT_CALL && !is_copy) || !candidate_of(s, stmt, &c)) return VIA_NONE;
+    say_divided(s, stmt, &c);
     if (!is_copy && !tile_move(s->arena, &c.loop)) {
         say_added_singly(s, stmt, facts);
         return VIA_NONE;
