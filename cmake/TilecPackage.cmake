@@ -29,6 +29,18 @@ function(tilec_deb component package section summary)
           EXCLUDE_FROM_ALL)
 endfunction()
 
+# licenses/: notices of the libraries that are linked in. Of all packages, and in doc/tilec of an installation.
+file(GLOB notices CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/licenses/*.txt)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${notices} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/tilec COMPONENT licences)
+set(notice_texts)
+foreach(notice ${notices})
+  file(READ ${notice} text)
+  string(REPLACE "\n" "\n " text "\n${text}")
+  string(REPLACE "\n \n" "\n .\n" text "${text}")
+  string(REPLACE "\n \n" "\n .\n" text "${text}")   # of two empty lines the second
+  string(APPEND notice_texts "${text}.")
+endforeach()
+
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/package)
 file(WRITE ${PROJECT_BINARY_DIR}/package/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: tilec
@@ -38,7 +50,7 @@ Copyright: Copyright 2026 The tilec authors
 License: Apache-2.0
  On Debian systems, the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.
 
-Comment: The program and the libraries contain LLVM, which is under the Apache License, version 2.0, with LLVM exceptions.
+Comment: The program and the libraries contain parts of these.${notice_texts}
 ")
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)   # SOURCE_DATE_EPOCH, where it is set
 file(WRITE ${PROJECT_BINARY_DIR}/package/changelog "tilec (${PROJECT_VERSION}) unstable; urgency=medium
