@@ -435,6 +435,7 @@ typedef struct Module {
     VEC(Func *) funcs;        // kernels (variants adjacent, tried in order) and programs, in source order
     VEC(Func *) references;   // at most one per name
     VEC(Test *) tests;
+    bool one_launch;   // what other launches take was dropped
 } Module;
 
 Module *module_new(Arena *arena, Failure *failure, DiagSink *sink);

@@ -13,7 +13,7 @@ from . import _arrays, _tilec
 from ._expressions import parse
 from ._program import assembler
 
-NO_ASSEMBLE, DECLARATIONS, REMARKS, PDL = 1, 2, 4, 8   # flags of _tilec.compile
+NO_ASSEMBLE, DECLARATIONS, REMARKS, PDL, UNINTERRUPTED = 1, 2, 4, 8, 16   # flags of _tilec.compile
 _FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 _TYPES = {name: number for number, name in enumerate(_tilec.types)}
 
@@ -73,6 +73,44 @@ def _say(diagnostics):
             warnings.warn(f"{place}[{d.code}] {d.message}", CompileWarning, stacklevel=4)
         elif d.severity == "remark":
             print(d.message)
+
+
+def _log(what, line):
+    """To the logger `tilec`: compiles as information, what the emulator runs for debugging."""
+    logging = sys.modules.get("logging")   # else nobody listens
+    if logging:
+        logging.getLogger("tilec").log(logging.INFO if what == "compile" else logging.DEBUG, line)
+
+
+_tilec.log_to(_log)
+
+
+class _Whole:
+    """The code of a kernel for any launch, of a thread of its own: it begins when a second launch wants code, and until it is there each
+    launch has what it takes compiled alone. So the first results of a program need a tenth of the work, and one with a single
+    shape never does the rest. A thread, since the compile is a process that takes seconds, and the next launch shall not wait.
+    """
+    SOON = 0.05   # seconds in which code comes from the compile cache
+
+    def __init__(self, compile):
+        self.compile, self.thread, self.made, self.error = compile, None, None, None
+
+    def _run(self):
+        try:
+            self.made = self.compile()
+        except Exception as error:   # which the next launch that wants code raises
+            self.error = error
+
+    def get(self):
+        """(artefact, diagnostics); None: not yet. A fork leaves the thread behind: then it begins again."""
+        import threading   # which takes as long to import as all of tilec
+        if not self.made and not self.error and not (self.thread and self.thread.is_alive()):
+            self.thread = threading.Thread(target=self._run, name="tilec compile", daemon=True)
+            self.thread.start()
+        self.thread.join(self.SOON)
+        if self.error:
+            raise self.error
+        return self.made
 
 
 class Bound:
@@ -174,7 +212,8 @@ class Kernel(_tilec.Launcher):
     of the file are keywords too: `k(x, NEGATE=1)`; those that are dims or types of tensors follow from the arguments.
 
     Tensors on a CUDA device are used there, in the current stream of their framework (`stream=` names another one); the
-    first call for a device compiles, or takes the code from the compile cache. Tensors of the CPU run on the emulator.
+    first call for a device compiles what this launch takes, or takes the code from the compile cache; when another launch wants
+    more, all is compiled, in a thread. Tensors of the CPU run on the emulator.
     """
 
     def __init__(self, source, declared, values):
@@ -183,6 +222,7 @@ class Kernel(_tilec.Launcher):
         self.names = {n["name"]: n["kind"] for n in declared["names"]}
         self.type_names = {name for name, kind in self.names.items() if kind == "type"}
         self._declared, self._bound = declared, {}
+        self._wholes = {}   # by target and compile-time values: _Whole, once a launch has been compiled alone
         dims = {dim for p in self.params for dim in p.dims if dim}
         self._extras = [name for name, kind in self.names.items() if kind == "number" and name not in dims]
         self._kinds = "".join(p.kind(self.type_names) for p in self.params)
@@ -250,10 +290,25 @@ class Kernel(_tilec.Launcher):
         With `print_after`, a pass or "all", `listing` is the program after it; with `layouts`, "text", "svg" or "html", `layouts`
         shows the layouts of its tiles. `remarks` prints which optimizations were not applied, and why.
         """
-        defines = self._defines(values)
-        flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0) | (PDL if self.source.pdl else 0)
-        artefact, said = _tilec.compile(self.source.name, self.source.text, target, defines, self.name, assembler(),
-                                        self.source.record, print_after, layouts, flags)
+        flags = (0 if assemble else NO_ASSEMBLE) | (REMARKS if remarks else 0)
+        artefact, said = self._compile(target, values, flags, print_after, layouts)
+        _say(said)
+        return artefact
+
+    def _compile(self, target, values, flags, print_after=None, layouts=None, launch=None):
+        """(artefact, diagnostics), for any launch, or `launch`: (kinds, names, arguments)."""
+        return _tilec.compile(self.source.name, self.source.text, target, self._defines(values), self.name, assembler(),
+                              self.source.record, print_after, layouts, flags | (PDL if self.source.pdl else 0), launch)
+
+    def _code_for(self, target, bound):
+        """Of all launches where it is there, else of this one alone."""
+        kinds, names, args, values = self._with_extras(bound)
+        key = target, tuple(values.items())
+        made = self._wholes[key].get() if key in self._wholes else None
+        made = made or self._compile(target, values, 0, launch=(kinds, names, args))
+        artefact, said = made
+        if artefact.one_launch:
+            self._wholes.setdefault(key, _Whole(lambda: self._compile(target, values, UNINTERRUPTED)))
         _say(said)
         return artefact
 
@@ -263,10 +318,11 @@ class Kernel(_tilec.Launcher):
             return
         target, _ = _tilec.device(bound.device)
         values = bound.compile_time()
-        module = self.compile(target, **values).load(bound.device)
+        artefact = self._code_for(target, bound)
         if _arrays.is_torch(bound.like):
             self._allocator(_torch_allocate, sys.modules["torch"].cuda.caching_allocator_delete)
-        self._add(module, self.name, self._checks(values), tuple(values[name] for name in self._extras))
+        self._add(artefact.load(bound.device), self.name, self._checks(values), tuple(values[name] for name in self._extras),
+                  args if artefact.one_launch else None)
         if not self._launch(args, stream):
             raise RuntimeError(f"{self.name}: the arguments do not fit the code that was compiled for them")
 
@@ -331,7 +387,7 @@ class Source(collections.abc.Mapping):
 
     def __init__(self, name, text, record, pdl, values):
         self.name, self.text, self.record, self.pdl = name, text, record, pdl
-        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, DECLARATIONS)
+        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, DECLARATIONS, None)
         _say(said)
         declarations = json.loads(artefact.manifest)["declarations"]
         self.consts = {c["name"]: c["value"] for c in declarations["consts"]}

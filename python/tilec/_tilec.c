@@ -8,7 +8,8 @@
 //
 // A Launcher holds the specializations of a kernel that are loaded: a device, the compile-time values that the arguments
 // have to show, a module. A call that fits one is a launch; any other goes to the method `_call` of the class in Python,
-// which compiles, adds a specialization, and launches again.
+// which compiles, adds a specialization, and launches again. A specialization may be for one launch alone (tilec_compile_for): then all
+// that the choice of a variant depends on has to be the same.
 //
 // The state of the module is static: libtilec's context, and what is looked up once. It serves one interpreter.
 #define PY_SSIZE_T_CLEAN
@@ -56,6 +57,7 @@ static struct {
     TilecContext *context;
     PyObject *error;               // tilec.Error
     PyTypeObject *diagnostic;      // tilec.Diagnostic
+    PyObject *log;                 // takes (what, line); NULL: nobody does
     KnownType known[MOST_TYPES];   // types of tensors
     int known_count;
 } state;
@@ -121,6 +123,27 @@ static bool interrupted(void *user) {
     bool stop = PyErr_CheckSignals() != 0;
     PyGILState_Release(lock);
     return stop;
+}
+
+// A line of a call's log, also without the lock of the interpreter. `what`: "compile" or "emulate".
+static void log_line(void *what, const char *line) {
+    if (!state.log) return;
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *text = PyUnicode_DecodeUTF8(line, (Py_ssize_t)strlen(line), "replace");
+    PyObject *done = text ? PyObject_CallFunction(state.log, "sO", (const char *)what, text) : NULL;
+    if (!done) PyErr_WriteUnraisable(state.log);
+    Py_XDECREF(done);
+    Py_XDECREF(text);
+    PyGILState_Release(lock);
+}
+
+// log_to(function): of (what, line)
+static PyObject *log_to(PyObject *self, PyObject *function) {
+    (void)self;
+    Py_INCREF(function);
+    Py_XDECREF(state.log);
+    state.log = function;
+    Py_RETURN_NONE;
 }
 
 // ---- tensors ----
@@ -351,6 +374,14 @@ static bool read_arguments(PyObject *args, const char *kinds, PyObject *names, R
     return true;
 }
 
+// (kinds, names, args), as read_arguments takes them.
+static bool read_launch(PyObject *launch, Reading *r) {
+    const char *kinds;
+    PyObject *names, *values;
+    return PyArg_ParseTuple(launch, "sO!O!", &kinds, &PyTuple_Type, &names, &PyTuple_Type, &values) &&
+           read_arguments(values, kinds, names, r);
+}
+
 // describe(tensor) -> (type, device, shape); device -2: memory of the host.
 static PyObject *describe(PyObject *self, PyObject *object) {
     Reading r = {.device = TILEC_HOST, .stream = -1};
@@ -400,6 +431,11 @@ static void module_dealloc(PyObject *self) {
 static PyObject *artefact_text(PyObject *self, void *which) {
     const char *(*query)(const TilecArtefact *) = *(const char *(**)(const TilecArtefact *))which;
     return PyUnicode_FromString(query(((ArtefactObject *)self)->artefact));
+}
+
+static PyObject *artefact_one_launch(PyObject *self, void *unused) {
+    (void)unused;
+    return PyBool_FromLong(tilec_artefact_one_launch(((ArtefactObject *)self)->artefact));
 }
 
 static PyObject *artefact_cubin(PyObject *self, void *unused) {
@@ -485,6 +521,7 @@ static PyGetSetDef artefact_fields[] = {
     {"layouts", artefact_text, NULL, "the layouts of its tiles, as asked for", (void *)&query_layouts},
     {"target", artefact_text, NULL, "the target, 'sm_90a'", (void *)&query_target},
     {"cubin", artefact_cubin, NULL, "the cubin, with its launch plan; b'' where none was asked for", NULL},
+    {"one_launch", artefact_one_launch, NULL, "whether it lacks what other launches take", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyMethodDef artefact_methods[] = {{"params", artefact_params, METH_VARARGS, "(name, type) of each parameter"},
                                          {"load", artefact_load, METH_VARARGS, "loads the code for a device"},
@@ -515,33 +552,41 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
     return out;
 }
 
-// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags) -> (Artefact, diagnostics)
-// Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap.
+// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact, diagnostics)
+// Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap, 16 Ctrl-C does not end it. `launch` is None, or
+// (kinds, names, args): what `only` takes for them.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;
-    PyObject *defines;
+    PyObject *defines, *asked;
     int flags;
+    Reading r = {.stream = -1};
     TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
     TilecArtefact *artefact = NULL;
     TilecDiagnostics *said = NULL;
     TilecStatus status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "sy#sO!zzzzzi", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
+    if (!PyArg_ParseTuple(args, "sy#sO!zzzzziO", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
                           &options.only, &options.ptxas, &options.record, &options.print_after, &options.layouts,
-                          &flags))
+                          &flags, &asked))
         return NULL;
     TilecDefine *list = read_defines(defines, &options.define_count);
     if (!list) return NULL;
+    if (asked != Py_None && !read_launch(asked, &r)) return PyMem_Free(list), NULL;
     options.defines = list;
     options.no_assemble = flags & 1;
     options.declarations = flags & 2;
     options.remarks = flags & 4;
     options.pdl = flags & 8;
-    options.cancelled = interrupted;
+    options.cancelled = flags & 16 ? NULL : interrupted;
+    options.log = flags & 2 ? NULL : log_line;
+    options.log_user = "compile";
     Py_BEGIN_ALLOW_THREADS status =
-        tilec_compile(state.context, name, text, (size_t)length, &options, &artefact, &said);
+        asked == Py_None ? tilec_compile(state.context, name, text, (size_t)length, &options, &artefact, &said)
+                         : tilec_compile_for(state.context, name, text, (size_t)length, &options, options.only, r.args,
+                                             (size_t)r.count, &artefact, &said);
     Py_END_ALLOW_THREADS PyMem_Free(list);
+    release(&r);
     if (status != TILEC_OK) return raise_status(status, said), NULL;
     allocfunc make = (allocfunc)PyType_GetSlot(artefact_type, Py_tp_alloc);
     ArtefactObject *out = (ArtefactObject *)make(artefact_type, 0);
@@ -573,6 +618,8 @@ static PyObject *emulate_source(PyObject *self, PyObject *args) {
     if (!read_arguments(values, kinds, names, &r)) return PyMem_Free(list), NULL;
     options.defines = list;
     options.cancelled = interrupted;
+    options.log = log_line;
+    options.log_user = "emulate";
     emulation.seed = seed;
     emulation.max_steps = max_steps;
     Py_BEGIN_ALLOW_THREADS status = tilec_emulate(state.context, name, text, (size_t)length, &options, kernel, r.args,
@@ -618,6 +665,7 @@ typedef struct Special {
     int check_count, extra_count;
     Check checks[MOST_CHECKS];
     TilecArg extras[MOST_CHECKS];   // compile-time names that are no dims: further arguments
+    TilecArg *only;                 // the arguments of the one launch that it is for; NULL: any that fit
 } Special;
 
 typedef struct LauncherObject {
@@ -629,7 +677,10 @@ typedef struct LauncherObject {
 
 static void launcher_dealloc(PyObject *self) {
     LauncherObject *l = (LauncherObject *)self;
-    for (int i = 0; i < l->special_count; i++) Py_DECREF((PyObject *)l->specials[i].module);
+    for (int i = 0; i < l->special_count; i++) {
+        Py_DECREF((PyObject *)l->specials[i].module);
+        PyMem_Free(l->specials[i].only);
+    }
     PyMem_Free(l->specials);
     Py_XDECREF(l->kinds);
     Py_XDECREF(l->names);
@@ -677,12 +728,25 @@ static bool read_extras(PyObject *list, Special *s) {
     return !PyErr_Occurred();
 }
 
-// _add(module, kernel, checks, extras): the newest is tried first.
+// The arguments of one launch, None: of any.
+static bool read_only_launch(const LauncherObject *l, PyObject *args, Special *s) {
+    Reading r = {.stream = -1};
+    if (args == Py_None) return true;
+    if (!read_arguments(args, PyBytes_AsString(l->kinds), l->names, &r)) return false;
+    s->only = PyMem_Malloc(sizeof *s->only * (size_t)(r.count + 1));
+    if (s->only) memcpy(s->only, r.args, sizeof *s->only * (size_t)r.count);
+    else PyErr_NoMemory();
+    release(&r);
+    return s->only != NULL;
+}
+
+// _add(module, kernel, checks, extras, only): the newest is tried first.
 static PyObject *launcher_add(PyObject *self, PyObject *args) {
     LauncherObject *l = (LauncherObject *)self;
-    PyObject *module, *checks, *extras;
+    PyObject *module, *checks, *extras, *only;
     const char *name;
-    if (!PyArg_ParseTuple(args, "O!sO!O!", module_type, &module, &name, &PyTuple_Type, &checks, &PyTuple_Type, &extras))
+    if (!PyArg_ParseTuple(args, "O!sO!O!O", module_type, &module, &name, &PyTuple_Type, &checks, &PyTuple_Type, &extras,
+                          &only))
         return NULL;
     Special *grown = PyMem_Realloc(l->specials, sizeof *grown * (size_t)(l->special_count + 1));
     if (!grown) return PyErr_NoMemory();
@@ -693,7 +757,7 @@ static PyObject *launcher_add(PyObject *self, PyObject *args) {
         return NULL;
     }
     if (!(added.kernel = find_kernel(added.module->artefact, name)) || !read_checks(checks, &added) ||
-        !read_extras(extras, &added))
+        !read_extras(extras, &added) || !read_only_launch(l, only, &added))
         return NULL;
     Py_INCREF(module);
     memmove(&grown[1], &grown[0], sizeof *grown * (size_t)l->special_count);
@@ -716,8 +780,20 @@ static PyObject *launcher_allocator(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+// Whether a launch takes the same code for both: what tilec_compile_for goes by.
+static bool same_kind(const TilecArg *a, const TilecArg *b) {
+    enum { ALIGNED = 256 };
+    if (a->kind != TILEC_TENSOR) return a->kind == b->kind && a->integer == b->integer && a->real == b->real;
+    size_t extents = sizeof *a->shape * (size_t)a->rank;
+    return b->kind == TILEC_TENSOR && a->type == b->type && a->rank == b->rank &&
+           memcmp(a->shape, b->shape, extents) == 0 && memcmp(a->strides, b->strides, extents) == 0 &&
+           (uintptr_t)a->data % ALIGNED == (uintptr_t)b->data % ALIGNED;
+}
+
 static bool fits(const Special *s, const Reading *r) {
     if (s->module->device != r->device) return false;
+    for (int i = 0; s->only && i < r->count; i++)
+        if (!same_kind(&s->only[i], &r->args[i])) return false;
     for (int i = 0; i < s->check_count; i++) {
         const Check *c = &s->checks[i];
         const TilecArg *arg = &r->args[c->arg];
@@ -845,6 +921,7 @@ static PyMethodDef functions[] = {{"compile", compile_source, METH_VARARGS, "til
                                   {"emulate", emulate_source, METH_VARARGS, "tilec_emulate"},
                                   {"describe", describe, METH_O, "(type, device, shape) of a tensor"},
                                   {"device", device, METH_VARARGS, "(target, multiprocessors) of a device"},
+                                  {"log_to", log_to, METH_O, "names the function that takes (what, line)"},
                                   {"forked", forked, METH_NOARGS, "in the child of a fork"},
                                   {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {

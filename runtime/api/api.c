@@ -322,6 +322,10 @@ const char *tilec_artefact_target(const TilecArtefact *artefact) {
     return artefact ? artefact->plan->target : "";
 }
 
+bool tilec_artefact_one_launch(const TilecArtefact *artefact) {
+    return artefact && artefact->plan->one_launch;
+}
+
 size_t tilec_artefact_kernel_count(const TilecArtefact *artefact) {
     return artefact ? (size_t)artefact->plan->entries.count : 0;
 }

@@ -14,6 +14,9 @@ typedef struct CompileJob {
     Compiler *compiler;   // that works for this job
     RecentArtefacts *recent;
     ProgramHashes programs;
+    CacheSettings cache;
+    CacheHash key;   // of the request, if it has one
+    bool has_key;
     const char *name, *text;
     size_t length;
     TilecCompileOptions options;
@@ -21,6 +24,7 @@ typedef struct CompileJob {
     CompilerOptions asked;
     bool asks;            // a compiler, which nothing that is kept spares
     int64_t start;        // milliseconds_now
+    const char *how;      // the result was had
     const char *kernel;   // NULL: compiled for any launch; else for one, with
     const TilecArg *args;
     size_t count;
@@ -85,13 +89,13 @@ static bool ask(void *user, CompileReply *reply) {
 }
 
 // Hashes of programs are shared by all threads of a context, each of which works with a copy.
-static bool key_of(CompileJob *c, const CacheSettings *cache, CacheHash *key) {
+static bool key_of(CompileJob *c) {
     RecentArtefacts *recent = c->recent;
-    if (!cache->on) return false;
+    if (!c->cache.on) return false;
     pthread_mutex_lock(&recent->lock);
     c->programs = recent->programs;
     pthread_mutex_unlock(&recent->lock);
-    bool ok = cache_key(c->job.arena, &cache->store, &c->programs, &c->request, c->asked.path, key);
+    bool ok = cache_key(c->job.arena, &c->cache.store, &c->programs, &c->request, c->asked.path, &c->key);
     pthread_mutex_lock(&recent->lock);
     recent->programs = c->programs;
     pthread_mutex_unlock(&recent->lock);
@@ -110,18 +114,39 @@ static bool find_recent(CompileJob *c, CacheHash key) {
     return false;
 }
 
-static TilecStatus compile_anew(CompileJob *c, const CacheSettings *cache, const CacheHash *key) {
+static TilecStatus take_reply(CompileJob *c, const CompileReply *reply) {
     Job *job = &c->job;
-    CompileReply reply = {0};
-    const CachedCompile compile = {cache, &c->request, c->asked.path, &c->programs, key, c->asked.until, ask, c};
-    if (!cached_compile(job->arena, &compile, &reply)) return status_of(job->sink, 0);
-    if (!reply_diagnostics(&reply, job->sink)) return TILEC_ERROR_INTERNAL;
-    if (reply.status != TILEC_OK) return (TilecStatus)reply.status;
-    TilecStatus status = artefact_make(job, &reply, c->out);
-    if (status != TILEC_OK || !key) return status;
-    (*c->out)->key = *key;
+    if (!reply_diagnostics(reply, job->sink)) return TILEC_ERROR_INTERNAL;
+    if (reply->status != TILEC_OK) return (TilecStatus)reply->status;
+    TilecStatus status = artefact_make(job, reply, c->out);
+    if (status != TILEC_OK || !c->has_key) return status;
+    (*c->out)->key = c->key;
     recent_keep(c->recent, *c->out);
     return status;
+}
+
+static CachedCompile cached(CompileJob *c) {
+    return (CachedCompile){
+        &c->cache, &c->request, c->asked.path, &c->programs, c->has_key ? &c->key : NULL, c->asked.until, ask, c};
+}
+
+// What is kept of an earlier compile, in memory or on disk.
+static bool find_kept(CompileJob *c) {
+    CompileReply reply = {0};
+    c->has_key = key_of(c);
+    const CachedCompile compile = cached(c);
+    c->how = "from the context's memory";
+    if (c->has_key && find_recent(c, c->key)) return true;
+    c->how = "from the compile cache";
+    return cache_find(c->job.arena, &compile, &reply) && take_reply(c, &reply) == TILEC_OK;
+}
+
+static TilecStatus compile_anew(CompileJob *c) {
+    CompileReply reply = {0};
+    const CachedCompile compile = cached(c);
+    if (!cached_compile(c->job.arena, &compile, &reply)) return status_of(c->job.sink, 0);
+    if (c->asks) c->how = "compiled";
+    return take_reply(c, &reply);
 }
 
 // So many of the processors that the calling thread may use, from the one on that it runs on: compiles of several threads
@@ -161,12 +186,12 @@ static bool make_request(CompileJob *c) {
     return true;
 }
 
-static TilecStatus log_end(const CompileJob *c, TilecStatus status, const char *how) {
+static TilecStatus log_end(const CompileJob *c, TilecStatus status) {
     const TilecCompileOptions *o = &c->options;
     if (o->log)
         o->log(o->log_user,
                arena_printf(c->job.arena, "%s for %s: %s, %lld ms", c->name, o->target ? o->target : "no target",
-                            status == TILEC_OK ? how : tilec_status_text(status),
+                            status == TILEC_OK ? c->how : tilec_status_text(status),
                             (long long)(milliseconds_now() - c->start)));
     return status;
 }
@@ -188,16 +213,15 @@ static void ask_for_launch(CompileJob *c) {
 
 static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
-    const TilecCompileOptions *options = &c->options;
-    CacheSettings cache = cache_settings(job->arena, options->cache);
-    CacheHash key;
+    c->cache = cache_settings(job->arena, c->options.cache);
     c->start = milliseconds_now();
-    if (!make_request(c)) return log_end(c, status_of(job->sink, 0), NULL);
-    if (c->kernel) ask_for_launch(c);
-    bool has_key = key_of(c, &cache, &key);
-    if (has_key && find_recent(c, key)) return log_end(c, TILEC_OK, "from the context's memory");
-    TilecStatus status = compile_anew(c, &cache, has_key ? &key : NULL);
-    return log_end(c, status, c->asks ? "compiled" : "from the compile cache");
+    if (!make_request(c)) return log_end(c, status_of(job->sink, 0));
+    bool kept = find_kept(c);
+    if (!kept && c->kernel) {   // of the whole nothing is kept
+        ask_for_launch(c);
+        kept = find_kept(c);
+    }
+    return log_end(c, kept ? TILEC_OK : compile_anew(c));
 }
 
 // NULL: the call can be made, and c->options are set; else what is wrong with it.
@@ -326,7 +350,8 @@ static TilecStatus ask_emulator(EmulateJob *e) {
 static TilecStatus emulate_elsewhere(Job *job) {
     EmulateJob *e = (EmulateJob *)job;
     e->compile.start = milliseconds_now();
-    return log_end(&e->compile, ask_emulator(e), "emulated");
+    e->compile.how = "emulated";
+    return log_end(&e->compile, ask_emulator(e));
 }
 
 TilecStatus tilec_emulate(TilecContext *context, const char *name, const char *text, size_t length,

@@ -136,11 +136,12 @@ bool cache_imports_hold(Arena *arena, int64_t count, const CompileImport *import
     return true;
 }
 
-static bool find(Arena *arena, const CachedCompile *c, CompileReply *reply) {
+bool cache_find(Arena *arena, const CachedCompile *c, CompileReply *reply) {
     const char *data;
     size_t size;
-    return store_read(arena, &c->cache->store, *c->key, &data, &size) && reply_read(arena, data, size, reply) &&
-           reply->status == TILEC_OK && cache_imports_hold(arena, reply->import_count, reply->imports);
+    return c->key && c->cache->store.folder && store_read(arena, &c->cache->store, *c->key, &data, &size) &&
+           reply_read(arena, data, size, reply) && reply->status == TILEC_OK &&
+           cache_imports_hold(arena, reply->import_count, reply->imports);
 }
 
 // The key is made again: a program that was replaced meanwhile may have compiled.
@@ -164,7 +165,7 @@ typedef struct Locked {
 
 static bool with_lock(void *user) {
     const Locked *l = user;
-    if (l->lock >= 0 && find(l->arena, l->compile, l->reply)) return true;   // the one that had the lock made it
+    if (l->lock >= 0 && cache_find(l->arena, l->compile, l->reply)) return true;   // the one that had the lock made it
     if (!l->compile->compile(l->compile->user, l->reply)) return false;
     keep(l->arena, l->compile, l->reply);
     return true;
@@ -176,7 +177,7 @@ static void end_lock(void *user) {
 
 bool cached_compile(Arena *arena, const CachedCompile *compile, CompileReply *reply) {
     if (!compile->key || !compile->cache->store.folder) return compile->compile(compile->user, reply);
-    if (find(arena, compile, reply)) return true;
+    if (cache_find(arena, compile, reply)) return true;
     Locked locked = {arena, compile, reply, -1};
     locked.lock = store_lock(arena, &compile->cache->store, *compile->key, &compile->until);
     return fail_scope(arena_failure(arena), with_lock, end_lock, &locked);

@@ -48,6 +48,9 @@ typedef struct CachedCompile {
     void *user;
 } CachedCompile;
 
+// What is kept. False: nothing, or it has no key.
+bool cache_find(Arena *arena, const CachedCompile *compile, CompileReply *reply);
+
 // The reply lies in `arena`, or where `compile` has it. One process at a time compiles for a key; only replies of compiles
 // that succeeded are kept.
 bool cached_compile(Arena *arena, const CachedCompile *compile, CompileReply *reply);

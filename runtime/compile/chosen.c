@@ -124,6 +124,7 @@ static void drop_others(Chooser *c) {
         if (c->kept[i] && module->funcs.items[i]->kind == FUNC_PROGRAM) keep_callees(c, module->funcs.items[i]);
     for (int i = 0; i < module->funcs.count; i++)
         if (c->kept[i]) module->funcs.items[count++] = module->funcs.items[i];
+    module->one_launch |= count < module->funcs.count;
     module->funcs.count = count;
 }
 

@@ -297,6 +297,7 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
     Plan *plan = NEW(b.arena, Plan);
     plan->producer = TILEC_VERSION;
     plan->target = target->name;
+    plan->one_launch = module->one_launch;
     plan->machine = (PlanMachine){target->clock_mhz, target->launch_ns, target->stream_bytes};
     for (int i = 0, compared = 1; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];

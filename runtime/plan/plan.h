@@ -153,6 +153,7 @@ typedef struct Plan {
     const char *target;
     PlanMachine machine;
     VEC(PlanEntry) entries;
+    bool one_launch;            // it has what one launch takes, and lacks what others would
     int64_t address_unit;       // expressions use addresses only modulo this; 0: in other ways too (plan_read)
     const char *declarations;   // JSON of syntax_declarations, in a plan without entries (plan_write); NULL: none
 } Plan;

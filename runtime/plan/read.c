@@ -417,6 +417,7 @@ static bool read_plan(void *user) {
     if (!r->ok) return false;
     r->plan->producer = json_text(json_get(root, "producer"), "");
     r->plan->target = need_text(r, root, "target");
+    r->plan->one_launch = json_boolean(json_get(root, "one_launch"), false);
     r->plan->machine = read_machine(json_get(root, "machine"));
     r->terms = json_get(root, "terms");
     const Json *entries = json_get(root, "entries");

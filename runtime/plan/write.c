@@ -292,6 +292,7 @@ void plan_write(const Plan *plan, StrBuf *out) {
     put_integer(&w, "manifest", MANIFEST_FORMAT);
     put_text(&w, "producer", plan->producer);
     put_text(&w, "target", plan->target);
+    if (plan->one_launch) put_true(&w, "one_launch");
     if (plan_has_costs(plan)) write_machine(&w, &plan->machine), write_terms(&w);
     open(&w, "entries", '[');
     VEC_EACH (const PlanEntry, entry, &plan->entries) write_entry(&w, entry);

@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -24,6 +25,15 @@ kernel scale[D, NEGATE, E: type](x: E[M, D], y: out E[M, D]) {
 }
 kernel shapes(x: f32[M, N], s: f32, n: i64, y: out f32[ceildiv(N, 4), 2 * HALF], z: out f32[(M + n) % 7, N / 2]) {
     grid (m in 1) threads 32 { thread (t in 1) { y[0, 0] = x[0, 0] * s; z[0, 0] = f32(n); } }
+}
+"""
+TWICE = """
+kernel twice(x: f32[N], y: out f32[N]) when (N % 4 == 0 && aligned(x, 16)) {
+    grid (b in N / 4) threads 32 { parallel (i in 4) y[b * 4 + i] = 2 * x[b * 4 + i]; }
+}
+kernel twice(x: f32[N], y: out f32[N]) {
+    grid (b in N) threads 32 { // here
+        thread (t in 1) { y[b] = 2 * x[b]; } }
 }
 """
 
@@ -199,6 +209,62 @@ class Devices(unittest.TestCase):
         for _ in range(2000):
             self.add(x, y, z)
         self.assertLess((time.perf_counter() - start) / 2000, 1e-3)
+
+
+class OneLaunch(unittest.TestCase):
+    """Code that is compiled for one launch, in an empty cache."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.environ["TILEC_CACHE"] = folder.name
+        self.addCleanup(os.environ.pop, "TILEC_CACHE")
+
+    def twice(self, n, x=0x1000, y=0x20000):
+        return Tensor((n,), data=x), Tensor((n,), data=y)
+
+    def test_a_launch_is_compiled_alone(self):
+        """Launches of its kind take that code; when another one comes all is compiled, in a thread, and serves any."""
+        twice = tilec.load(source=TWICE)["twice"]
+        with self.assertLogs("tilec", "INFO") as log:
+            twice(*self.twice(64))
+            twice(*self.twice(64, x=0x51000))
+        self.assertEqual(len(log.output), 1)
+        self.assertRegex(log.output[0], r"^INFO:tilec:<source> for sm_\w+: compiled, \d+ ms$")
+        (whole,) = twice._wholes.values()
+        self.assertIsNone(whole.thread)
+        with self.assertLogs("tilec", "INFO") as log:
+            twice(*self.twice(63))
+            while not whole.get():
+                pass
+            before = len(log.output)
+            for n in (62, 128, 65):
+                twice(*self.twice(n, x=0x1004))
+        self.assertLessEqual(before, 2)
+        self.assertEqual(len(log.output), before)
+
+    def test_all_that_is_kept_serves_a_launch(self):
+        twice = tilec.load(source=TWICE + "// kept")["twice"]
+        twice.compile(tilec._tilec.device(0)[0])
+        twice(*self.twice(64))
+        self.assertEqual(twice._wholes, {})
+
+    def test_what_does_not_compile_as_a_whole(self):
+        """The launch that is served has its result; the next one says it."""
+        broken = tilec.load(source=TWICE.replace("// here", "shared s: f32[1000000]; fill(s, 0); y[b] = s[0];"))["twice"]
+        broken(*self.twice(64))
+        with self.assertRaises(tilec.Error):
+            for n in range(68, 4000, 4):
+                broken(*self.twice(n))
+
+    def test_a_fork_leaves_the_thread(self):
+        twice = tilec.load(source=TWICE + "// forked")["twice"]
+        twice(*self.twice(64))
+        (whole,) = twice._wholes.values()
+        whole.thread = threading.Thread(target=str)   # as one of the parent looks in a child: not alive, nothing made
+        while not whole.get():
+            pass
+        twice(*self.twice(62))
 
 
 class Selecting(unittest.TestCase):

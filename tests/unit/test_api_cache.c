@@ -340,8 +340,19 @@ static void test_one_launch(void **state) {
     TilecArtefact *again = compile_for(context, &options, 64, 0x51000);
     assert_ptr_equal(tilec_artefact_ptx(again), tilec_artefact_ptx(fast));
     assert_int_equal(starts(&place), before);
-    TilecArtefact *all[] = {fast, odd, shifted, again};
-    for (int i = 0; i < 4; i++) tilec_artefact_destroy(all[i]);
+    assert_true(tilec_artefact_one_launch(fast));
+    TilecArtefact *whole = NULL;   // for any launch: where it is kept it serves one, too
+    assert_int_equal(tilec_compile(context, "a.tile", two_tiles, strlen(two_tiles), &options, &whole, NULL), TILEC_OK);
+    assert_false(tilec_artefact_one_launch(whole));
+    TilecArtefact *of_whole = compile_for(context, &options, 32, 0x1000);
+    assert_ptr_equal(tilec_artefact_ptx(of_whole), tilec_artefact_ptx(whole));
+    TilecContext *other = new_context();   // from disk
+    TilecArtefact *of_disk = compile_for(other, &options, 32, 0x1000);
+    assert_false(tilec_artefact_one_launch(of_disk));
+    assert_int_equal(starts(&place), before);
+    TilecArtefact *all[] = {fast, odd, shifted, again, whole, of_whole, of_disk};
+    for (int i = 0; i < 7; i++) tilec_artefact_destroy(all[i]);
+    tilec_context_destroy(other);
     tilec_context_destroy(context);
     remove_place(&place);
 }
