@@ -56,6 +56,7 @@ typedef struct WgmmaCosts {
     int64_t stray_clusters;         // one in this many clusters of 3+ CTAs cannot be co-scheduled
     int64_t second_launch_clocks;   // split-K by workspace: the launch of the reduction kernel
     int64_t workspace_bytes;        // bandwidth to write or read the workspace, all multiprocessors
+    int64_t slice_steps;            // the least number of k steps for which a slice of its own pays
     // cooperative warpgroups that do other work between products (passes/cost/cost_cooperative.c)
     int64_t strip_bytes;                      // of k, for which 64 rows take 2 clocks per column
     int64_t work_clocks, work_elements;       // clocks of one warpgroup per work_elements elements of other work
@@ -65,6 +66,7 @@ typedef struct WgmmaCosts {
     int64_t alone_clocks;   // added if a CTA computes a single tile, so that nothing is loaded ahead
     int64_t alias_clocks;   // added if the epilogue is staged in an operand's tile
     int64_t wait_clocks;    // per step, without its work
+    int64_t uneven;         // share of a tile, in 1/1024, by which the work of persistent CTAs differs
 } WgmmaCosts;
 
 // What instructions of a warp cost, in quarters of a clock of a multiprocessor: each of its four partitions issues one

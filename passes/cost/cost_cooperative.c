@@ -185,7 +185,6 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
 }
 
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms) {
-    enum { UNEVEN = 128 };   // work of persistent CTAs differs by this share of a tile, in 1/1024
     Sum sum;
     const WgmmaCosts *costs = &target->wgmma;
     bool equal = cooperative_equal_tiles(arena, kernel), alone = !equal && !func_grid(kernel)->grid.persistent;
@@ -196,6 +195,6 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
                           .tile_columns = 1,
                           .tile_depth = 1,
                           .balanced = !equal,   // by the hardware's scheduler where each CTA has one tile
-                          .uneven = !equal && !alone ? UNEVEN : 0};
+                          .uneven = !equal && !alone ? costs->uneven : 0};
     return steps_of(arena, kernel);
 }

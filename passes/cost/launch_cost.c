@@ -24,7 +24,7 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
     } else if (tile->split == BY_WORKSPACE) {
         terms.step = terms.stream;
         terms.tail = tile->n * (machine->tail_clocks + machine->scattered_clocks);
-        terms.slice_steps = WORKSPACE_STEPS;
+        terms.slice_steps = machine->slice_steps;
         terms.read = rate(cost->bytes, machine->memory_bytes);
         terms.sum = rate(2 * (int64_t)sizeof(float), machine->workspace_bytes);   // written and read
         terms.launch = machine->second_launch_clocks;

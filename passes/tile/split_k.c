@@ -559,9 +559,11 @@ static void push_launch(Arena *arena, Func *program, Func *callee, const Buf *re
     block_push(arena, &program->body, stmt);
 }
 
-Expr *workspace_slices(Arena *arena, Expr *sms, Expr *tiles, Expr *steps) {
-    Expr *room = e_div(arena, sms, e_max(arena, tiles, e_int(arena, 1)));
-    return e_max(arena, e_min(arena, room, e_div(arena, steps, e_int(arena, WORKSPACE_STEPS))), e_int(arena, 1));
+// As many parts of tiles of `steps` each as the device has room for at once.
+static Expr *workspace_slices(Arena *arena, const Target *target, Expr *tiles, Expr *steps) {
+    Expr *room = e_div(arena, e_sms(arena), e_max(arena, tiles, e_int(arena, 1)));
+    Expr *worth = e_div(arena, steps, e_int(arena, target->wgmma.slice_steps));
+    return e_max(arena, e_min(arena, room, worth), e_int(arena, 1));
 }
 
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
@@ -575,7 +577,7 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);
     Stmt *loop = grid->grid.body.items[slices.loop];
     Expr *tiles = grid_tiles(arena, func_grid(program)), *steps = loop->loop.iters[0].end;
-    Stmt *let = s_let(arena, count, workspace_slices(arena, e_sms(arena), tiles, steps));
+    Stmt *let = s_let(arena, count, workspace_slices(arena, target, tiles, steps));
     Buf *slice = new_slices(arena, &slices, count, result);
     slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;

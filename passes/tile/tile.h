@@ -36,9 +36,6 @@ typedef struct SplitKWorkspace {
     Func *slices, *sum;   // kernels
 } SplitKWorkspace;
 bool can_split_k_workspace(const Func *kernel);
-enum { WORKSPACE_STEPS = 8 };   // least number of k steps of a slice
-// As many parts of tiles of `steps` each as the device has room for at once.
-Expr *workspace_slices(Arena *arena, Expr *sms, Expr *tiles, Expr *steps);
 // For a kernel that can; the kernel is not changed. The program's condition is the kernel's and what its tensor maps
 // need. The new names do not occur in the module.
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel);
