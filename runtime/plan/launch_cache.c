@@ -5,15 +5,16 @@
 //     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
 //     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
 //
-// Rows are set-associative by a hash of the key. A row is copied out under the lock and decoded after it, so the lock
-// is held for a copy of a few hundred bytes, and nothing that may longjmp runs inside.
+// Rows stand one behind the other in a ring, which the newest overwrites where it is full: a thousand launches of a gemm fit.
+// They are found by a set-associative table of their hashes. A row is copied out under the lock and decoded after it, so the lock
+// is held for a copy of a few hundred bytes, and nothing that may longjmp runs inside. Pages of the ring that no row has
+// reached take no memory.
 #include "runtime/plan/launch_cache.h"
 #include "support/hash.h"
 #include <pthread.h>
-#include <stddef.h>
 #include <string.h>
 
-enum { SETS = 16, WAYS = 4, ROW_WORDS = 384, REQUEST_WORDS = (sizeof(MapRequest) + 7) / 8 };
+enum { SETS = 1024, WAYS = 4, ROW_WORDS = 384, RING_WORDS = 1 << 18, REQUEST_WORDS = (sizeof(MapRequest) + 7) / 8 };
 
 typedef struct Row {
     uint64_t hash;
@@ -21,15 +22,24 @@ typedef struct Row {
     uint64_t words[ROW_WORDS];
 } Row;
 
+// Where a row is: `start` counts the words written before it, those that are overwritten included.
+typedef struct Place {
+    uint64_t hash, start;
+    int key, count;   // 0: none
+} Place;
+
 struct LaunchCache {
     pthread_mutex_t lock;
     int64_t hits;
-    int next[SETS];   // next row to replace in each set
-    Row rows[SETS][WAYS];
+    uint64_t written;     // words so far
+    uint64_t *ring;       // RING_WORDS
+    uint8_t next[SETS];   // next place to replace in each set
+    Place places[SETS][WAYS];
 };
 
 LaunchCache *launch_cache_new(Arena *arena) {
     LaunchCache *cache = NEW(arena, LaunchCache);
+    cache->ring = arena_alloc(arena, sizeof *cache->ring * RING_WORDS);
     pthread_mutex_init(&cache->lock, NULL);
     return cache;
 }
@@ -194,29 +204,46 @@ static void take_launch(Arena *arena, const Row *row, const Bases *bases, Launch
 
 // ---- the table ----
 
+// The words of a place; NULL: they are overwritten.
+static const uint64_t *words_at(const LaunchCache *cache, const Place *place) {
+    return cache->written - place->start <= RING_WORDS ? &cache->ring[place->start % RING_WORDS] : NULL;
+}
+
 // Looks up the key of `row` and copies the cached row there.
 static bool find(LaunchCache *cache, Row *row) {
-    Row *set = cache->rows[row->hash % SETS];
+    const Place *set = cache->places[row->hash % SETS];
     bool found = false;
     pthread_mutex_lock(&cache->lock);
     for (int i = 0; i < WAYS && !found; i++) {
-        const Row *other = &set[i];
-        found = other->hash == row->hash && other->key == row->key &&
-                memcmp(other->words, row->words, sizeof row->words[0] * (size_t)row->key) == 0;
+        const Place *place = &set[i];
+        const uint64_t *words = words_at(cache, place);
+        found = words && place->count && place->hash == row->hash && place->key == row->key &&
+                memcmp(words, row->words, sizeof *words * (size_t)row->key) == 0;
         if (!found) continue;
-        memcpy(row->words, other->words, sizeof row->words[0] * (size_t)other->count);
-        row->count = other->count;
+        memcpy(row->words, words, sizeof *words * (size_t)place->count);
+        row->count = place->count;
         cache->hits++;
     }
     pthread_mutex_unlock(&cache->lock);
     return found;
 }
 
+// Takes the next words of the ring; a row does not go over its end.
+static uint64_t take_words(LaunchCache *cache, int count) {
+    uint64_t left = RING_WORDS - cache->written % RING_WORDS;
+    if (left < (uint64_t)count) cache->written += left;
+    uint64_t start = cache->written;
+    cache->written += (uint64_t)count;
+    return start;
+}
+
 static void remember(LaunchCache *cache, const Row *row) {
     int set = (int)(row->hash % SETS);
     pthread_mutex_lock(&cache->lock);
-    memcpy(&cache->rows[set][cache->next[set]], row, offsetof(Row, words) + sizeof row->words[0] * (size_t)row->count);
-    cache->next[set] = (cache->next[set] + 1) % WAYS;
+    Place place = {row->hash, take_words(cache, row->count), row->key, row->count};
+    memcpy(&cache->ring[place.start % RING_WORDS], row->words, sizeof row->words[0] * (size_t)row->count);
+    cache->places[set][cache->next[set]] = place;
+    cache->next[set] = (uint8_t)((cache->next[set] + 1) % WAYS);
     pthread_mutex_unlock(&cache->lock);
 }
 

@@ -6,7 +6,7 @@
 
 typedef struct LaunchCache LaunchCache;
 
-// A table of fixed size in `arena`; the oldest entry of a set is replaced first. Thread-safe.
+// Of fixed size, in `arena`: the oldest entries are replaced first. Thread-safe.
 LaunchCache *launch_cache_new(Arena *arena);
 
 // Same result as plan_dispatch. All calls with one cache must use the same plan and device.

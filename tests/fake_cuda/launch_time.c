@@ -3,7 +3,8 @@
 //
 //     launch_time CUBIN KERNEL [LAUNCHES]        a kernel or program of three matrices [M, K], [N, K], [M, N] of 2 bytes
 //
-// Shapes that were not launched before ("cold"), the same again ("shape": other addresses; "same"). Under callgrind,
+// Shapes that were not launched before ("cold"), a thousand of them again, one after the other ("many"), one of them again ("shape": other
+// addresses; "same"). Under callgrind,
 // which counts instructions: valgrind --tool=callgrind --toggle-collect=tilec_launch.
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,6 +70,8 @@ int main(int argc, char **argv) {
         return fputs("launch_time CUBIN KERNEL [LAUNCHES]\n", stderr), 2;
     for (int i = 0; i < count; i++) times[i] = launch(8 + 8 * i, 4096 - 8 * (i % 500), 8192, 1 << 20);
     show("cold", times, count);
+    for (int i = 0; i < count; i++) times[i] = launch(8 + 8 * (i % 1000), 4096 - 8 * (i % 500), 8192, 1 << 20);
+    show("many", times, count);
     for (int i = 0; i < count; i++) times[i] = launch(4096, 4096, 4096, (uintptr_t)(i + 1) << 20);
     show("shape", times, count);
     for (int i = 0; i < count; i++) times[i] = launch(4096, 4096, 4096, 1 << 20);

@@ -1140,6 +1140,29 @@ static void test_launch_cache_addresses(void **state) {
     assert_int_equal(launch_cache_hits(cache), 4);
 }
 
+// A thousand launches are known when they come again. Of ten thousand the last ones are.
+static void test_launch_cache_many(void **state) {
+    Fixture f;
+    setup(&f, *state);
+    Launch launch;
+    LaunchCache *cache = launch_cache_new(f.arena);
+    int64_t hits[3];
+    const int64_t counts[] = {1000, 10000, 10000};
+    for (int round = 0; round < 3; round++) {
+        int64_t before = launch_cache_hits(cache), count = counts[round];
+        for (int64_t i = 0; i < 2 * count; i++) {
+            int64_t rows = 1 + i % count;
+            LaunchArg args[] = {tensor(0x1000, rows, 256), tensor(0x2000, rows, 256), real(0.5 + round)};
+            assert_true(launch_cache_dispatch(f.arena, f.sink, cache, f.plan, plan_entry(f.plan, "scale"), 3, args,
+                                              &device, (LaunchMemory){0}, &launch));
+            assert_int_equal(launch.actions.items[0].params[5], rows);
+        }
+        hits[round] = launch_cache_hits(cache) - before;
+    }
+    assert_in_range(hits[0], 950, 1000);
+    assert_true(hits[1] < 5000 && hits[2] < 5000);
+}
+
 // Of many launches the last are known, and one that is too long for a row is resolved each time.
 static void test_launch_cache_bounds(void **state) {
     Fixture f;
@@ -1196,6 +1219,7 @@ int main(void) {
         IN_ARENA(test_names_differ),
         IN_ARENA(test_launch_cache),
         IN_ARENA(test_launch_cache_addresses),
+        IN_ARENA(test_launch_cache_many),
         IN_ARENA(test_launch_cache_bounds),
         IN_ARENA(test_zeroed),
         IN_ARENA(test_inconsistent),
