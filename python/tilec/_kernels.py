@@ -22,8 +22,9 @@ class CompileWarning(UserWarning):
     """A warning of the compiler."""
 
 
-Selection = collections.namedtuple("Selection", "variant symbol launches grid threads shared_bytes workspace")
-Selection.__doc__ = "What a launch does: index and symbol of its variant, kernels, CTAs, threads and bytes."
+Selection = collections.namedtuple("Selection", "variant symbol launches grid threads shared_bytes workspace microseconds")
+Selection.__doc__ = ("What a launch does: index and symbol of its variant, kernels, CTAs, threads and bytes; the time that the cost model predicts, 0 "
+                     "where the variant has no cost.")
 
 
 class Parameter:

@@ -485,7 +485,7 @@ static PyObject *artefact_load(PyObject *self, PyObject *args) {
     return (PyObject *)out;
 }
 
-// select(kernel, kinds, names, args, multiprocessors) -> (variant, symbol, launches, grid, threads, shared, workspace)
+// select(kernel, kinds, names, args, multiprocessors) -> (variant, symbol, launches, grid, threads, shared, workspace, microseconds)
 static PyObject *artefact_select(PyObject *self, PyObject *args) {
     const char *name, *kinds;
     PyObject *names, *values;
@@ -504,8 +504,8 @@ static PyObject *artefact_select(PyObject *self, PyObject *args) {
     release(&r);
     if (status != TILEC_OK) return raise_status(status, said), NULL;
     tilec_diagnostics_destroy(said);
-    return Py_BuildValue("(isiLiLL)", out.variant, out.symbol, out.launches, (long long)out.grid, out.threads,
-                         (long long)out.shared_bytes, (long long)out.workspace);
+    return Py_BuildValue("(isiLiLLd)", out.variant, out.symbol, out.launches, (long long)out.grid, out.threads,
+                         (long long)out.shared_bytes, (long long)out.workspace, out.microseconds);
 }
 
 static const char *(*const query_manifest)(const TilecArtefact *) = tilec_artefact_manifest;

@@ -272,7 +272,10 @@ class Selecting(unittest.TestCase):
         gemm = tilec.load(SOURCE / "examples/gemm.tile")["gemm"]
         a, b, c = (Tensor(shape, "bf16", CPU, data=0x1000 * i) for i, shape in enumerate(((512, 64), (256, 64), (512, 256)), 1))
         chosen = tilec.select(gemm, a, b, c, target="sm_80", multiprocessors=108, BM=64, BN=64, BK=64, STAGES=3)
-        self.assertEqual((chosen.grid, chosen.launches), (8 * 4, 1))
+        self.assertEqual((chosen.grid, chosen.launches, chosen.microseconds), (8 * 4, 1, 0))
+        predicted = [tilec.select(gemm, *(Tensor((n, n), "bf16", CPU, data=0x10000000 * i) for i in (1, 2, 3)), BN=128, BK=64, STAGES=4).microseconds
+                     for n in (1024, 4096)]
+        self.assertTrue(0 < 10 * predicted[0] < predicted[1] < 1000, predicted)
         with self.assertRaises(tilec.Error):
             tilec.select(gemm, a, b, Tensor((512, 255), "bf16", CPU, data=0x9000), target="sm_80", BM=64, BN=64, BK=64, STAGES=3)
 
