@@ -50,7 +50,7 @@ Copyright: Copyright 2026 The tilec authors
 License: Apache-2.0
  On Debian systems, the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.
 
-Comment: The program and the libraries contain parts of these.${notice_texts}
+Comment: The program and the libraries contain code of these libraries.${notice_texts}
 ")
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)   # SOURCE_DATE_EPOCH, where it is set
 file(WRITE ${PROJECT_BINARY_DIR}/package/changelog "tilec (${PROJECT_VERSION}) unstable; urgency=medium

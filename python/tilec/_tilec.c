@@ -57,7 +57,7 @@ static struct {
     TilecContext *context;
     PyObject *error;               // tilec.Error
     PyTypeObject *diagnostic;      // tilec.Diagnostic
-    PyObject *log;                 // takes (what, line); NULL: nobody does
+    PyObject *log;                 // takes (what, line); NULL: it is not heard
     KnownType known[MOST_TYPES];   // types of tensors
     int known_count;
 } state;
