@@ -599,6 +599,47 @@ static void test_texts(void **state) {
     expect_code(932);
 }
 
+static void expect_text(TilecStatus status) {
+    assert_int_not_equal(status, TILEC_OK);
+    assert_true(tilec_diagnostics_text(f.diagnostics)[0] != 0);
+    tilec_diagnostics_destroy(f.diagnostics);
+    f.diagnostics = NULL;
+}
+
+// So does each function that has diagnostics.
+static void test_texts_of_all(void **state) {
+    (void)state;
+    TilecDiagnostics **said = &f.diagnostics;
+    TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+    TilecDevice device = TILEC_INIT(TilecDevice);
+    TilecSelection selection = TILEC_INIT(TilecSelection);
+    TilecArtefact *artefact;
+    TilecModule *module;
+    size_t bytes;
+    const TilecKernel *copy = tilec_artefact_find(f.artefact, "copy");
+    expect_text(tilec_compile(f.context, NULL, "", 0, &options, &artefact, said));
+    expect_text(tilec_compile(NULL, "a", "", 0, &options, &artefact, said));
+    expect_text(tilec_compile_for(f.context, "a", "", 0, &options, NULL, NULL, 0, &artefact, said));
+    expect_text(tilec_emulate(f.context, "a", "", 0, &options, NULL, NULL, 0, NULL, said));
+    expect_text(tilec_artefact_open(f.context, "no cubin", 8, &artefact, said));
+    expect_text(tilec_artefact_open(NULL, "no cubin", 8, &artefact, said));
+    setenv("FAKE_CUDA_FAIL", "cuDeviceGet", 1);
+    expect_text(tilec_load_on(f.artefact, 99, &module, said));
+    expect_text(tilec_device(f.context, 99, &device, said));
+    unsetenv("FAKE_CUDA_FAIL");
+    expect_text(tilec_load_on(NULL, 0, &module, said));
+    expect_text(tilec_device(NULL, 0, &device, said));
+    load();
+    expect_text(tilec_launch(f.module, copy, NULL, 0, NULL, said));
+    expect_text(tilec_launch(NULL, copy, NULL, 0, NULL, said));
+    expect_text(tilec_workspace_size(f.module, copy, NULL, 0, &bytes, said));
+    expect_text(tilec_workspace_size(NULL, copy, NULL, 0, &bytes, said));
+    expect_text(tilec_zeroed_size(f.module, copy, NULL, 0, &bytes, said));
+    expect_text(tilec_zeroed_size(NULL, copy, NULL, 0, &bytes, said));
+    expect_text(tilec_select(f.artefact, copy, NULL, 0, 132, &selection, said));
+    expect_text(tilec_select(NULL, copy, NULL, 0, 132, &selection, said));
+}
+
 static void refuse(TilecArg x, TilecArg y, int code) {
     TilecArg args[] = {x, y};
     assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), args, 2, NULL, &f.diagnostics),
@@ -830,6 +871,7 @@ int main(void) {
                                        TEST(test_ended_context),
                                        TEST(test_other_thread),
                                        TEST(test_misuse),
+                                       TEST(test_texts_of_all),
                                        TEST(test_names),
                                        TEST(test_no_memory),
                                        TEST(test_texts),
