@@ -15,7 +15,7 @@
 // `part` has an element for each thread along the axis, so that accumulating needs additions in registers only: no
 // shuffles, scratch or barriers. The language allows any grouping of the terms of a reduction.
 //
-// Candidates are consecutive statements of a block, with a loop among them, whose only uses of `sum` are accumulating
+// Candidates, any number for a `sum`, are consecutive statements of a block, with a loop among them, whose only uses of `sum` are accumulating
 // reductions of one op over one axis, from sources of one layout, and, if the op is a sum, multiplications by factors
 // that are equal for a row. Partial results start with what `sum` was filled with just before, the identity of the op or, of
 // a maximum, any constant. Without such a fill `sum` is still scaled too, and the partial results are accumulated onto it.
@@ -313,13 +313,10 @@ static bool partial_in_block(PassContext *context, Block *block) {
         map_put(seen, sum, sum);
         vec_push(context->arena, &sums, sum);
     }
-    VEC_EACH_PTR (Buf, sum, &sums) {
-        bool done = false;
-        for (int i = 0; i < block->count && !done; i++)
+    VEC_EACH_PTR (Buf, sum, &sums)
+        for (int i = 0; i < block->count; i++)
             if (block->items[i]->kind != STMT_DECL && stmt_uses_buf(block->items[i], sum))
-                done = try_run(context, block, i, sum);
-        changed |= done;
-    }
+                changed |= try_run(context, block, i, sum);
     FOR_EACH_ITEM (stmt, block)
         FOR_EACH_BODY (body, stmt)
             if (!is_loop(stmt, LOOP_PARALLEL)) changed |= partial_in_block(context, body);
