@@ -62,14 +62,14 @@ def main():
         print("skipped: no git, or no cpack")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as top:
-        products = []
-        for name, time in (("a", 1_000_000_000), ("another/folder", 1_500_000_000)):
-            folder = pathlib.Path(top, name)
-            products.append(pathlib.Path(top, "products", str(len(products))))
-            products[-1].mkdir(parents=True)
-            copy(options.source, folder, time)
-            build(folder, products[-1], options)
-            shutil.rmtree(folder)
+        trees = {"a": 1_000_000_000, "another/folder": 1_500_000_000}   # and the times of their files
+        products = [pathlib.Path(top, "products", str(i)) for i in range(len(trees))]
+        for name, time in trees.items():
+            copy(options.source, pathlib.Path(top, name), time)
+        for name, made in zip(trees, products):
+            made.mkdir(parents=True)
+            build(pathlib.Path(top, name), made, options)
+            shutil.rmtree(pathlib.Path(top, name))
         differ, both = differing(*products)
     print("\n".join(f"{name} differs" for name in differ) or f"{len(both)} files are equal")
     sys.exit(bool(differ))
