@@ -306,7 +306,10 @@ static SemaValue bitcast(Sema *s, const Node *call) {
     if (type == TYPE_NONE || is_poison(value)) return value_poison(call->span);
     Expr *e = settle(s, value);
     if (type_bits(type) != type_bits(e->type) || type_kind(type) == KIND_OPAQUE || type_kind(e->type) == KIND_OPAQUE) {
-        diag(s->sink, call->span, T_BITCAST, type_text(e->type), type_bits(e->type), type_text(type), type_bits(type));
+        Diag *d = diag(s->sink, call->span, T_BITCAST, type_text(e->type), type_bits(e->type), type_text(type),
+                       type_bits(type));
+        if (s->context == IN_REFERENCE && e->type == TYPE_F64)
+            diag_note(d, "floats are f64 in a reference: convert first, as in bitcast(u32, f32(x))");
         return value_poison(call->span);
     }
     if (!s->verbatim) return value_expr(s, e_bitcast(s->arena, type, e), call->span);

@@ -56,6 +56,7 @@ const View *view_cast(Sema *s, const Node *call, const View *of) {
     if (of->is_cast) return view_refused(s, call, of, "its elements are those of a view of another type");
     if (!has_bits(type) || !has_bits(own) || of->rank == 0)
         return view_refused(s, call, of, "only numbers are seen as others");
+    if (type == own) return of;
     int from = type_bits(own), to = type_bits(type);
     if (up ? to < from : to > from)
         return view_refused(

@@ -191,7 +191,7 @@ bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Exp
     for (int i = 0; i < dims->count; i++) {
         int64_t extent;
         if (dynamic) {
-            shape[i] = index_expression(s, dims->kids[i]);
+            if (!index_value(s, dims->kids[i], &shape[i])) return false;
             if (expr_const(shape[i], &extent) && !is_extent(s, dims->kids[i], extent)) return false;
             continue;
         }

@@ -211,11 +211,18 @@ bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int6
     return true;
 }
 
-Expr *index_expression(Sema *s, const Node *node) {
+bool index_value(Sema *s, const Node *node, Expr **out) {
     s->copied++;
     SemaValue value = expression(s, node);
     s->copied--;
-    return to_index(s, value);
+    *out = to_index(s, value);
+    return !is_poison(value);
+}
+
+Expr *index_expression(Sema *s, const Node *node) {
+    Expr *index;
+    index_value(s, node, &index);
+    return index;
 }
 
 // Printed IR says every conversion: there only literals take the place's type.

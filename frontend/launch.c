@@ -188,7 +188,7 @@ static bool check_twice(Sema *s, const Func *func, const Stmt *launch) {
 
 static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
     int places = 0, passed = passed_params(kernel, kernel->kids[1]->count);
-    bool fine = true;
+    bool fine = true, named = true;
     for (int i = 0; i < call->count; i++) {
         const Node *arg = call->kids[i];
         bool known = arg->kind != N_NAMED && places++ < passed;
@@ -196,8 +196,10 @@ static bool launch_names(Sema *s, const Node *call, const Node *kernel) {
             for (int j = 0; j < kernel->kids[k]->count; j++)
                 known |= strcmp(kernel->kids[k]->kids[j]->text, arg->text) == 0;
         fine &= known;
+        named &= known || arg->kind != N_NAMED;
         if (!known && arg->kind == N_NAMED) diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, kernel->text, arg->text);
     }
+    if (!named) return false;
     for (int i = 0; fine && i < kernel->kids[1]->count; i++)
         fine = is_hidden_param(kernel->kids[1]->kids[i]) || launch_arg(call, kernel, i);
     if (fine) return true;

@@ -242,6 +242,7 @@ FuncCost *cost_clause(Sema *s, const Node *args);                  // NULL: repo
 SemaValue constant(Sema *s, const Node *node, const char *what);   // reports what is none
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
+bool index_value(Sema *s, const Node *node, Expr **out);                           // false: reported
 SemaValue value_after(Sema *s, int count, SemaValue *earlier, const Node *node);   // evaluated after the earlier ones
 Expr *as_type(Sema *s, SemaValue value, Type type);
 Expr *value_of_type(Sema *s, const Node *node, Type type);

@@ -71,6 +71,7 @@ Expr *known_extent(Sema *s, const Buf *buf, int dim) {
 typedef struct Base {
     Buf *buf;
     const View *view;
+    const char *name;
     bool regs;   // regs(x): slots of a fragment
 } Base;
 
@@ -83,6 +84,7 @@ static bool base_of(Sema *s, const Node *node, const Node *base, Base *out) {
     } else {
         out->buf = base == node ? buffer_named(s, node) : indexed_buffer(s, node, &out->regs);
     }
+    out->name = !out->buf || base->kind == N_NAME ? base->text : out->buf->name;
     return out->buf && (base == node || check_fragment(s, out->buf, out->regs, node->span));
 }
 
@@ -116,7 +118,8 @@ static bool check_index(Sema *s, const Base *base, int dim, const Expr *index, S
     if (!expr_const(index, &value)) return true;
     int64_t extent = extent_or_unknown(s, base, dim);
     if (value >= 0 && (extent < 0 || value < extent)) return true;
-    diag(s->sink, span, T_INDEX_RANGE, (long long)value, dim, base->buf->name, (long long)extent);
+    Diag *d = diag(s->sink, span, T_INDEX_RANGE, (long long)value, dim, base->name, (long long)extent);
+    if (base->view) diag_label(d, base->buf->loc, "it is a view of '%s'", base->buf->name);
     return false;
 }
 
@@ -259,7 +262,7 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     if (index->kind != N_SPAN) return check_index(s, &w->base, dim, w->starts[dim], index->span);
     const Node *written = index->kids[1];
     bool clips = written->kind == N_CALL && written->count == 1 && strcmp(written->text, "clip") == 0;
-    w->extents[dim] = index_expression(s, clips ? written->kids[0] : written);
+    if (!index_value(s, clips ? written->kids[0] : written, &w->extents[dim])) return false;
     if (!read_step(s, index, w, dim)) return false;
     int64_t extent;
     w->clips[dim] = clips || !expr_const(w->extents[dim], &extent);

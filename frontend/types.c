@@ -47,10 +47,11 @@ Type value_type(Sema *s, SemaValue v) {
 }
 
 const char *value_text(Sema *s, SemaValue v) {
-    (void)s;
     if (v.kind == VALUE_INT) return "an integer literal";
     if (v.kind == VALUE_FLOAT) return "a float literal";
-    return v.kind == VALUE_EXPR ? type_text(v.expr->type) : "an error";
+    if (v.kind != VALUE_EXPR) return "an error";
+    bool widened = s->context == IN_REFERENCE && v.expr->type == TYPE_F64;
+    return widened ? "f64 (as floats are in a reference)" : type_text(v.expr->type);
 }
 
 // ---- to a type ----

@@ -389,21 +389,41 @@ static Expr *clipped_extent(Sema *s, const View *view, int dim, int64_t tile) {
     return view->limit[dim] || view->clips[dim] ? smaller(s, extent, limit) : extent;
 }
 
-static const char *place_text(Sema *s, const View *view, int dim) {
+// Where the element lies whose coordinate is `coordinate` along the dim and 0 along the others.
+static Expr **indices_along(Sema *s, const View *view, int dim, int64_t coordinate) {
     Expr *at[LAYOUT_MAX_RANK], *inside;
+    for (int k = 0; k < view->rank; k++) at[k] = e_int(s->arena, k == dim ? coordinate : 0);
+    return view_indices(s, view, at, &inside);
+}
+
+static const char *place_text(Sema *s, const View *view, int dim, int64_t coordinate) {
+    Expr **indices = indices_along(s, view, dim, coordinate);
     StrBuf text;
     sb_init(&text, s->arena);
-    for (int k = 0; k < view->rank; k++) at[k] = e_int(s->arena, k == dim);
-    Expr **indices = view_indices(s, view, at, &inside);
     for (int d = 0; d < view->buf->rank; d++) sb_printf(&text, "%s%s", d ? ", " : "[", expr_text(s->arena, indices[d]));
     sb_char(&text, ']');
     return sb_text(&text);
 }
 
-// Two neighbours in a dim of the view, and where they lie.
+// From the element there to the next one along the dim it is as far as from the first one to the second.
+static bool steps_alike(Sema *s, const View *view, int dim, int64_t coordinate) {
+    Expr **first = indices_along(s, view, dim, 0), **second = indices_along(s, view, dim, 1);
+    Expr **from = indices_along(s, view, dim, coordinate), **to = indices_along(s, view, dim, coordinate + 1);
+    for (int d = 0; d < view->buf->rank; d++)
+        if (!expr_equal(e_sub(s->arena, second[d], first[d]), e_sub(s->arena, to[d], from[d]))) return false;
+    return true;
+}
+
+// The first two neighbours in a dim of the view that lie otherwise than those before, and where they lie.
 const char *view_neighbours(Sema *s, const View *view, int dim) {
-    return arena_printf(s->arena, "neighbours along its dim %d are %s and %s of '%s'", dim, place_text(s, view, -1),
-                        place_text(s, view, dim), view->buf->name);
+    enum { MOST = 1 << 12 };
+    int64_t extent, first = 1;
+    dim = dim < 0 ? view->rank - 1 : dim;
+    bool known = expr_const(view->shape[dim], &extent) && extent <= MOST;
+    while (known && first + 1 < extent && steps_alike(s, view, dim, first)) first++;
+    if (!known || first + 1 >= extent) first = 0;
+    return arena_printf(s->arena, "neighbours along its dim %d are %s and %s of '%s'", dim,
+                        place_text(s, view, dim, first), place_text(s, view, dim, first + 1), view->buf->name);
 }
 
 // The index over coordinates within the tile: (i * 64 + r) / 64 is i where r is below 64.
