@@ -86,8 +86,13 @@ static void let(Sema *s, const Node *node) {
         return;
     }
     Expr *expr = settle(s, value);
+    int64_t truth;
     if (is_poison(value)) {
         declare_value(s, node->text, value, node->span);
+        return;
+    }
+    if (!s->verbatim && expr->type == TYPE_BOOL && expr_const(expr, &truth)) {   // it decides as its text would
+        declare_value(s, node->text, value_expr(s, expr, node->span), node->span);
         return;
     }
     Var *var = declare_var(s, node->text, VAR_LET, expr->type, node->span);
