@@ -220,8 +220,12 @@ void parameters(Sema *s, const Node *kernel) {
         Param *out = &s->func->params.items[at];
         at += !is_left_out(s, params->kids[i]);
         View *view = NULL;
-        Buf *buf = has_dims(params->kids[i]) ? tensor_param(s, params->kids[i], &view) : NULL;
-        if (!buf) continue;
+        if (!has_dims(params->kids[i])) continue;
+        Buf *buf = tensor_param(s, params->kids[i], &view);
+        if (!buf) {   // reported: what uses it says nothing new
+            declare_value(s, params->kids[i]->text, value_poison(params->kids[i]->span), params->kids[i]->span);
+            continue;
+        }
         Span loc;
         out->attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
         out->buf = buf;
