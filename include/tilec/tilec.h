@@ -178,6 +178,7 @@ typedef struct TilecCompileOptions {
     void *log_user;
     bool
         pdl;   // every grid is `@pdl`: its launch may overlap with the end of the kernel before (docs/reference/language.md)
+    int multiprocessors;   // of the device, for tilec_compile_for; 0: as many as the target usually has
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

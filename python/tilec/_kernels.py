@@ -297,16 +297,16 @@ class Kernel(_tilec.Launcher):
         return artefact
 
     def _compile(self, target, values, flags, print_after=None, layouts=None, launch=None):
-        """(artefact, diagnostics), for any launch, or `launch`: (kinds, names, arguments)."""
+        """(artefact, diagnostics), for any launch, or `launch`: (kinds, names, arguments, multiprocessors)."""
         return _tilec.compile(self.source.name, self.source.text, target, self._defines(values), self.name, assembler(),
                               self.source.record, print_after, layouts, flags | (PDL if self.source.pdl else 0), launch)
 
-    def _code_for(self, target, bound):
+    def _code_for(self, target, multiprocessors, bound):
         """Of all launches where it is there, else of this one alone."""
         kinds, names, args, values = self._with_extras(bound)
-        key = target, tuple(values.items())
+        key = target, tuple(values.items())   # the whole has variants for any number of multiprocessors
         made = self._wholes[key].get() if key in self._wholes else None
-        made = made or self._compile(target, values, 0, launch=(kinds, names, args))
+        made = made or self._compile(target, values, 0, launch=(kinds, names, args, multiprocessors))
         artefact, said = made
         if artefact.one_launch:
             self._wholes.setdefault(key, _Whole(lambda: self._compile(target, values, UNINTERRUPTED)))
@@ -317,9 +317,9 @@ class Kernel(_tilec.Launcher):
         args = bound.arguments()
         if self._launch(args, stream):
             return
-        target, _ = _tilec.device(bound.device)
+        target, multiprocessors = _tilec.device(bound.device)
         values = bound.compile_time()
-        artefact = self._code_for(target, bound)
+        artefact = self._code_for(target, multiprocessors, bound)
         if _arrays.is_torch(bound.like):
             self._allocator(_torch_allocate, sys.modules["torch"].cuda.caching_allocator_delete)
         self._add(artefact.load(bound.device), self.name, self._checks(values), tuple(values[name] for name in self._extras),

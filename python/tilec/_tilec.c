@@ -374,11 +374,11 @@ static bool read_arguments(PyObject *args, const char *kinds, PyObject *names, R
     return true;
 }
 
-// (kinds, names, args), as read_arguments takes them.
-static bool read_launch(PyObject *launch, Reading *r) {
+// (kinds, names, args, multiprocessors), as read_arguments takes them.
+static bool read_launch(PyObject *launch, Reading *r, int *multiprocessors) {
     const char *kinds;
     PyObject *names, *values;
-    return PyArg_ParseTuple(launch, "sO!O!", &kinds, &PyTuple_Type, &names, &PyTuple_Type, &values) &&
+    return PyArg_ParseTuple(launch, "sO!O!i", &kinds, &PyTuple_Type, &names, &PyTuple_Type, &values, multiprocessors) &&
            read_arguments(values, kinds, names, r);
 }
 
@@ -554,7 +554,7 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
 
 // compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact, diagnostics)
 // Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap, 16 Ctrl-C does not end it. `launch` is None, or
-// (kinds, names, args): what `only` takes for them.
+// (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;
@@ -572,7 +572,7 @@ static PyObject *compile_source(PyObject *self, PyObject *args) {
         return NULL;
     TilecDefine *list = read_defines(defines, &options.define_count);
     if (!list) return NULL;
-    if (asked != Py_None && !read_launch(asked, &r)) return PyMem_Free(list), NULL;
+    if (asked != Py_None && !read_launch(asked, &r, &options.multiprocessors)) return PyMem_Free(list), NULL;
     options.defines = list;
     options.no_assemble = flags & 1;
     options.declarations = flags & 2;

@@ -207,6 +207,7 @@ static void ask_for_launch(CompileJob *c) {
     }
     c->request.for_launch = true;
     c->request.kernel = c->kernel;
+    c->request.multiprocessors = c->options.multiprocessors > 0 ? c->options.multiprocessors : 0;
     c->request.arg_count = (int64_t)c->count;
     c->request.args = args;
 }

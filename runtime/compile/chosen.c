@@ -16,6 +16,10 @@ typedef struct Chooser {
 
 static const Span NOWHERE;
 
+static int multiprocessors_of(const Chooser *c) {
+    return c->asked->multiprocessors ? c->asked->multiprocessors : c->target->multiprocessors;
+}
+
 static const Plan *plan_of(const Chooser *c) {
     StrBuf text;
     sb_init(&text, c->arena);
@@ -26,7 +30,7 @@ static const Plan *plan_of(const Chooser *c) {
 // ---- arguments by name ----
 
 static HostScope scope_of(const Chooser *c) {
-    HostScope scope = {.multiprocessors = c->target->multiprocessors};
+    HostScope scope = {.multiprocessors = multiprocessors_of(c)};
     VEC_EACH (const RecordValue, value, c->asked->values) {
         HostName name = {value->name, scalar_integer(TYPE_I64, value->value)};
         vec_push(c->arena, &scope.names, name);
@@ -130,7 +134,7 @@ static void drop_others(Chooser *c) {
 
 bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, bool lowered) {
     Chooser c = {.module = module, .target = target, .asked = asked, .arena = module->arena};
-    const LaunchDevice device = {.multiprocessors = target->multiprocessors, .max_grid = target->max_grid};
+    const LaunchDevice device = {.multiprocessors = multiprocessors_of(&c), .max_grid = target->max_grid};
     const LaunchArg *args = asked->args;
     int count = asked->count;
     Launch launch;

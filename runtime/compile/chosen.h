@@ -10,6 +10,7 @@ typedef struct LaunchFor {
     int count;
     const LaunchArg *args;        // NULL: dense, aligned tensors, by
     const RecordValues *values;   // dims, strides and scalars by name
+    int multiprocessors;          // of the device; 0: those of the target
 } LaunchFor;
 
 // Drops what the launch would not take, by the plan of the module. Before the passes, which add variants and conditions,

@@ -41,11 +41,12 @@ typedef struct CompileRequest {
     const TilecDefine *defines;
     int64_t optimize;   // 0, 1, 2
     int64_t lines, assemble, remarks, pdl;
-    int64_t phases;         // says when each begins
-    int64_t declarations;   // only what the source declares is asked for
-    int64_t for_shape;      // `shape` is the only one that the code will run with
-    int64_t variants;       // tiles of a kernel at most; 0: as few as pay
-    int64_t for_launch;     // only what the launch of `kernel` takes is compiled, with `args`, else by `shape`
+    int64_t phases;            // says when each begins
+    int64_t declarations;      // only what the source declares is asked for
+    int64_t for_shape;         // `shape` is the only one that the code will run with
+    int64_t multiprocessors;   // of the device of that launch; 0: as many as the target has
+    int64_t variants;          // tiles of a kernel at most; 0: as few as pay
+    int64_t for_launch;        // only what the launch of `kernel` takes is compiled, with `args`, else by `shape`
     int64_t shape_count;
     const RecordValue *shape;
     const char *kernel;   // NULL: the first

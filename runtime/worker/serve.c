@@ -44,6 +44,7 @@ static const LaunchFor *launch_of(Answer *answer, const RecordValues *values) {
     const CompileRequest *request = answer->request;
     LaunchFor *launch = NEW(answer->job.arena, LaunchFor);
     *launch = (LaunchFor){.kernel = request->kernel, .count = (int)request->arg_count, .values = values};
+    launch->multiprocessors = (int)request->multiprocessors;
     LaunchArg *args = NEW_ARRAY(answer->job.arena, LaunchArg, launch->count + 1);
     for (int i = 0; i < launch->count; i++) args[i] = argument_read(&request->args[i].arg);
     if (request->args && !request->for_shape) launch->args = args;

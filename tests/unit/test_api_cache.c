@@ -357,6 +357,36 @@ static void test_one_launch(void **state) {
     remove_place(&place);
 }
 
+// The variant may depend on the device.
+static void test_one_launch_of_a_device(void **state) {
+    (void)state;
+    static const char text[] = "kernel twice(x: f32[N], y: out f32[N]) when (sms() > 50) {\n"
+                               "    grid (b in N) threads 32 { thread (t in 1) { y[b] = x[b] + x[b]; } }\n"
+                               "}\n"
+                               "kernel twice(x: f32[N], y: out f32[N]) {\n"
+                               "    grid (b in N) threads 32 { thread (t in 1) { y[b] = 2 * x[b]; } }\n"
+                               "}\n";
+    static const int multiprocessors[] = {0, 108, 40};
+    Place place = new_place();
+    TilecCompileOptions options = options_of(&place);
+    TilecContext *context = new_context();
+    int64_t n = 64;
+    TilecArg args[] = {tilec_tensor(TILEC_F32, (void *)0x1000, 1, &n), tilec_tensor(TILEC_F32, (void *)0x2000, 1, &n)};
+    for (int i = 0; i < 3; i++) {
+        TilecArtefact *artefact;
+        TilecVariant variant = TILEC_INIT(TilecVariant);
+        options.multiprocessors = multiprocessors[i];
+        assert_int_equal(
+            tilec_compile_for(context, "a.tile", text, strlen(text), &options, "twice", args, 2, &artefact, NULL),
+            TILEC_OK);
+        assert_true(tilec_kernel_variant(tilec_artefact_find(artefact, "twice"), 0, &variant));
+        assert_int_equal(strstr(variant.when, "sms()") != NULL, i < 2);
+        tilec_artefact_destroy(artefact);
+    }
+    tilec_context_destroy(context);
+    remove_place(&place);
+}
+
 // What no variant takes, and what is not there, is an error of the compile.
 static void test_no_such_launch(void **state) {
     (void)state;
@@ -393,6 +423,7 @@ int main(void) {
                                        cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_many),
                                        cmocka_unit_test(test_one_launch),
+                                       cmocka_unit_test(test_one_launch_of_a_device),
                                        cmocka_unit_test(test_no_such_launch),
                                        cmocka_unit_test(test_time)};
     return run(tests);
