@@ -40,3 +40,9 @@ bool is_zero_fill(const Stmt *stmt) {
     if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
     return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);
 }
+
+bool is_computed(const Expr *expr, const void *what) {
+    (void)what;
+    if (expr->kind == EXPR_CALL) return !op_is_pure(expr->call.op);
+    return expr->kind == EXPR_LOAD && !buf_is_constant(expr->load.buf);
+}

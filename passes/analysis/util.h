@@ -45,4 +45,7 @@ static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
 
+// For any_expr: an effect, or memory that the kernel or another CTA may write in the meantime.
+bool is_computed(const Expr *expr, const void *what);
+
 bool is_zero_fill(const Stmt *stmt);   // of a whole buffer, with zeros

@@ -46,8 +46,9 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel) {
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
-    cost->extents[COST_DEPTH] = extent_of(specialized_steps(a, kernel), tile.cost.k, &cost->terms.tile_depth);
-    return cost;
+    Expr *steps = specialized_steps(a, kernel);   // NULL: tiles differ, in what no bound is known of
+    if (steps) cost->extents[COST_DEPTH] = extent_of(steps, tile.cost.k, &cost->terms.tile_depth);
+    return steps ? cost : NULL;
 }
 
 // All variants of a source kernel have a cost, or none has.

@@ -31,6 +31,27 @@ bool fills_whole(const Stmt *copy, const Buf *buf) {
     return copy->kind == STMT_CALL ? region_is_whole_slot(copy_of(copy).dst) : gather_fills(copy, buf);
 }
 
+// ---- loads ----
+
+static bool is_zero(const Expr *expr) {
+    return expr->kind == EXPR_FLOAT ? expr->real == 0 : expr_is_int(expr, 0);
+}
+
+// A loop that moves elements of tensors that nobody writes to a whole tile.
+static bool is_gather(const Stmt *stmt) {
+    const Stmt *store = is_loop(stmt, LOOP_PARALLEL) ? gathering_store(stmt) : NULL;
+    if (!store || store->store.buf->scope != SCOPE_SHARED || !fills_whole(stmt, store->store.buf)) return false;
+    const Expr *value = store->store.value;
+    if (value->kind == EXPR_SELECT && is_zero(value->select.no)) value = value->select.yes;
+    if (value->kind == EXPR_CAST) value = value->operand;
+    return value->kind == EXPR_LOAD && !stmt_any_expr(stmt, is_computed, NULL);
+}
+
+Buf *loaded_tile(const Stmt *stmt) {
+    if (is_global_to_shared_copy(stmt)) return copy_of(stmt).dst->buf;
+    return is_gather(stmt) ? gathering_store(stmt)->store.buf : NULL;
+}
+
 // ---- what a statement depends on ----
 
 typedef struct Needs {

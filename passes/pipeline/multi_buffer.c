@@ -18,6 +18,7 @@
 // The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
+#include "passes/analyses.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/numbers.h"
 
@@ -32,23 +33,25 @@ typedef struct MultiBuffer {
 
 // ---- may it? ----
 
-// What a statement fills that may have slots: by an asynchronous copy, or by one from a tile that has some (the role
+// What a statement fills that may have slots: by an asynchronous copy or, of a role that loads, any; or by one from a tile that has some (the role
 // that transposes it works ahead).
-static Buf *multi_buffer_target(const Stmt *stmt) {
+static Buf *multi_buffer_target(const MultiBuffer *m, const Stmt *stmt) {
     if (via_is(stmt, VIA_TRANSPOSE) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
-    return async_target(stmt);
+    Buf *started = async_target(stmt), *loaded = started ? NULL : loaded_tile(stmt);
+    if (!loaded || kernel_specialization(m->context, m->kernel)->kind != WS_COOPERATIVE) return started;
+    return loaded;
 }
 
-static int first_fill(const Stmt *loop, const Buf *buf) {
+static int first_fill(const MultiBuffer *m, const Stmt *loop, const Buf *buf) {
     for (int i = 0; i < loop->loop.body.count; i++)
-        if (multi_buffer_target(loop->loop.body.items[i]) == buf) return i;
+        if (multi_buffer_target(m, loop->loop.body.items[i]) == buf) return i;
     return -1;
 }
 
 // Why the buffer gets no slots for this loop; NULL when it may.
 static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
     const Block *body = &loop->loop.body;
-    int at = first_fill(loop, buf);
+    int at = first_fill(m, loop, buf);
     EXPECT(m->context->failure, at >= 0, "no copy in the loop fills '%s'", buf->name);
     if (block_breaks(body)) return "a `break` leaves the loop";
     if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
@@ -71,7 +74,7 @@ static const char *multi_buffer_problem(MultiBuffer *m, const Buf *buf) {
     int inside = 0;
     if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias";
     FOR_EACH_ITEM (loop, &m->loops) {
-        if (first_fill(loop, buf) < 0) continue;
+        if (first_fill(m, loop, buf) < 0) continue;
         const char *problem = loop_problem(m, loop, buf);
         if (problem) return problem;
         inside += count_uses(m, &loop->loop.body, buf);
@@ -166,12 +169,15 @@ static void add_slot_dim(MultiBuffer *m, Buf *buf, int64_t slots) {
 
 static void multi_buffer(MultiBuffer *m, Buf *buf) {
     int64_t slots = 0;
-    FOR_EACH_ITEM (loop, &m->loops)
-        if (first_fill(loop, buf) >= 0) slots = larger(slots, loop_stages(loop));
+    Block filling = {0};
+    FOR_EACH_ITEM (loop, &m->loops) {
+        if (first_fill(m, loop, buf) < 0) continue;
+        slots = larger(slots, loop_stages(loop));
+        block_push(m->arena, &filling, loop);
+    }
     EXPECT(m->context->failure, slots > 1, "%lld slots of '%s'", (long long)slots, buf->name);
     add_slot_dim(m, buf, slots);
-    FOR_EACH_ITEM (loop, &m->loops)
-        if (first_fill(loop, buf) >= 0) index_slots(m, loop, buf);
+    FOR_EACH_ITEM (loop, &filling) index_slots(m, loop, buf);
     map_put(m->multi_buffered, buf, buf);
     m->changed = true;
 }
@@ -208,7 +214,7 @@ static bool wants_multi_buffer(MultiBuffer *m, const Buf *buf, const Stmt *fill)
 
 static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
     FOR_EACH_ITEM (stmt, &loop->loop.body)
-        if (wants_multi_buffer(m, async_target(stmt), NULL)) return true;
+        if (wants_multi_buffer(m, multi_buffer_target(m, stmt), NULL)) return true;
     return false;
 }
 
@@ -224,7 +230,7 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
     find_loops(&m, &kernel->body);
     FOR_EACH_ITEM (loop, &m.loops)
         FOR_EACH_ITEM (stmt, &loop->loop.body) {
-            Buf *buf = multi_buffer_target(stmt);
+            Buf *buf = multi_buffer_target(&m, stmt);
             if (wants_multi_buffer(&m, buf, stmt)) multi_buffer(&m, buf);
         }
     StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &m};

@@ -1,6 +1,6 @@
-// Warp specialization: kernels fed by TMA become roles of one CTA that meet at mbarriers.
+// Warp specialization: kernels with products become roles of one CTA that meet at mbarriers.
 //
-// In: a tile-stage kernel whose copies and gemms have mechanisms (`@via(tma)`, `@via(wgmma)`) and whose tiles are
+// In: a tile-stage kernel whose loads and gemms have mechanisms (`@via(tma)`, `@via(wgmma)`) and whose tiles are
 // multi-buffered. Out: a producer role, an optional transposer, and consumer roles with asynchronous MMA, over
 // persistent CTAs where tiles take equally long; other kernels are unchanged.
 //
@@ -77,10 +77,10 @@ int64_t initial_registers(const Target *target, int warpgroups);
 // per thread; 0: the maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
 // Registers of a producer thread when consumers hold `fragments` registers and `room` for addresses and counters.
-int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room);
-
-// For any_expr: an effect, or memory that the kernel or another CTA may write in the meantime.
-bool is_computed(const Expr *expr, const void *what);
+// `most`: what it has where the consumers leave so many.
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t fragments,
+                           int64_t room);
+enum { LOADER_REGISTERS = 40, GATHERER_REGISTERS = 64 };   // by TMA alone; by threads, with addresses of their own
 
 // The expression in names that are the same for all tiles, or in `known` (NULL: none); NULL: it depends on others.
 Expr *common_value(Arena *arena, const Block *work, Subst *known, Expr *expr);
@@ -224,13 +224,14 @@ static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count
     return loop;
 }
 
-// mbarrier_init of all slots of a pair, by one thread. `readers`: arrivals that make a slot empty; NULL: `empty` is
-// unused.
-static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, Buf *empty, Expr *readers, Block *out) {
+// mbarrier_init of all slots of a pair, by one thread. `writers`: arrivals that make a slot full, `readers`: empty; NULL:
+// `empty` is unused.
+static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, int64_t writers, Buf *empty,
+                                     Expr *readers, Block *out) {
     Expr *s;
     Stmt *each = push_loop(p, "s", integer(p, slots), &s, out);
     each->loop.kind = LOOP_UNROLL;   // (a loop over threads initializes an mbarrier whose address differs by thread)
-    push_on(p, OP_MBARRIER_INIT, full, s, integer(p, 1), &each->loop.body);
+    push_on(p, OP_MBARRIER_INIT, full, s, integer(p, writers), &each->loop.body);
     if (empty) push_on(p, OP_MBARRIER_INIT, empty, s, readers, &each->loop.body);
 }
 

@@ -48,6 +48,9 @@ void push_counters(Maker *m, Block *out) {
         bool fills = ring->producer == m->role, concerns = fills || ring->consumer == m->role;
         if (!concerns || (m->own && ring != m->own)) continue;
         ring->counter = push_counter(m->builder, ring_text(m, ring, ""), ring->slots, fills, out);
+        if (!fills || !ring->lag) continue;
+        ring->started = var_new(m->plan->arena, ring_text(m, ring, "started"), VAR_MUTABLE, TYPE_I32, m->builder->loc);
+        block_push(m->plan->arena, out, s_var(m->plan->arena, ring->started, small(m->builder, 0)));
     }
 }
 
@@ -63,13 +66,18 @@ static Region *set_region_slot(Mapper *mapper, Region *region) {
     return other;
 }
 
+// The slot of an element's tile; NULL: the buffer is no tile with slots.
+static Expr *element_slot(Maker *m, const Buf *buf) {
+    RoleTile *tile = buf->stage_dims ? tile_of(m->plan, buf) : NULL;
+    return tile ? slot_index(m->builder, &tile->ring->counter) : NULL;
+}
+
 static Expr *set_load_slot(Mapper *mapper, Expr *expr) {
-    Maker *m = mapper->user;
-    RoleTile *tile = expr->kind == EXPR_LOAD ? tile_of(m->plan, expr->load.buf) : NULL;
-    if (!tile || expr->load.buf->stage_dims == 0) return expr;
+    Expr *slot = expr->kind == EXPR_LOAD ? element_slot(mapper->user, expr->load.buf) : NULL;
+    if (!slot) return expr;
     Expr *indices[LAYOUT_MAX_RANK];
     memcpy(indices, expr->load.indices, sizeof *indices * (size_t)expr->load.count);
-    indices[0] = slot_index(m->builder, &tile->ring->counter);
+    indices[0] = slot;
     return e_load(mapper->arena, expr->load.buf, expr->load.count, indices);
 }
 
@@ -77,6 +85,10 @@ Stmt *clone_for_role(Maker *m, const Stmt *stmt) {
     Mapper mapper = {.arena = m->plan->arena, .expr = set_load_slot, .region = set_region_slot, .user = m};
     Stmt *clone = clone_stmt(m->plan->arena, m->subst, stmt);
     map_stmt(&mapper, clone);
+    FOR_EACH_STMT_IN_MUT (store, clone) {
+        Expr *slot = store->kind == STMT_STORE ? element_slot(m, store->store.buf) : NULL;
+        if (slot) store->store.indices[0] = slot;
+    }
     return clone;
 }
 
@@ -117,7 +129,7 @@ static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         Expr *readers = integer(p, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
-        push_barrier_init(p, ring->slots, ring->full, ring->empty, readers, out);
+        push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, out);
     }
     block_publish_mbarriers(p->arena, out, false, p->loc);
 }
@@ -125,7 +137,7 @@ static void push_setup(Maker *m, Block *out) {
 static bool all_chosen(const RolePlan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         if (is_call(stmt, OP_GEMM) && !via_is(stmt, VIA_WGMMA)) return false;
-        if (is_global_to_shared_copy(stmt) && !via_is(stmt, VIA_TMA)) return false;
+        if (loaded_tile(stmt) && !gathers_tile(plan->target, stmt) && !via_is(stmt, VIA_TMA)) return false;
     }
     return true;
 }
@@ -143,7 +155,7 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     RolePlan *plan = m->plan;
     int64_t shared = 0;
     const Stmt *store;
-    VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->bytes;
+    VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->space;
     if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
     TileRing *ring = cooperative_staged(plan, &store);
     if (!ring || !via_is(store, VIA_TMA_STORE)) return;
@@ -184,11 +196,13 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     p.consumers = cooperative_warpgroups_for(target, plan.rows);
     int producers = plan.producers;
     int64_t fragments = fragment_registers(target, kernel, p.consumers);
-    p.producer_registers = producer_registers(target, p.consumers, producers, fragments, COOPERATIVE_ROOM);
+    int64_t most = plan_gathers(&plan) ? GATHERER_REGISTERS : LOADER_REGISTERS;
+    p.producer_registers = producer_registers(target, p.consumers, producers, most, fragments, COOPERATIVE_ROOM);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     VEC_EACH_PTR (RoleTile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
     push_group_barriers(&maker, &body);
     make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);
+    share_warps(&maker);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);

@@ -47,7 +47,8 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
             stmt_bodies(shell, to);
             for (int b = 0; b < count; b++) compute_block(m, bodies[b], to[b]);
             block_push(a, out, shell);
-        } else if (!is_global_to_shared_copy(stmt) && !transposes_loaded(stmt, m->plan) && !is_shared_decl(stmt)) {
+        } else if (!loaded_tile(stmt) && !transposes_loaded(stmt, m->plan) &&
+                   !(is_shared_decl(stmt) && tile_of(m->plan, stmt->decl))) {
             Stmt *clone = clone_for_role(m, stmt);
             if (via_is(clone, VIA_TMA_STORE)) stage_store(m, stmt, clone);
             block_push(a, out, clone);
@@ -81,11 +82,23 @@ static bool has_all_waited(const Maker *m, const TileRing *ring, const Block *be
     return false;
 }
 
+// Since the block's last barrier the role's threads wrote an operand of its MMAs.
+static bool wrote_operand(const Maker *m, const Block *before) {
+    for (int i = before->count - 1; i >= 0 && !is_call(before->items[i], OP_BARRIER); i--)
+        FOR_EACH_EFFECT (effect, m->plan->arena, before->items[i])
+            if (effect->access != ACCESS_READ && map_has(m->operands, effect->buf)) return true;
+    return false;
+}
+
 // Adds the step to the next slot after an arrival, and a barrier before the arrival if threads have read the tile.
 static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Maker *m = mapper->user;
     TileRing *ring = map_get(m->consumes, stmt);
-    if (ring && (ring->by_threads || !has_all_waited(m, ring, out))) block_barrier(mapper->arena, out, m->builder->loc);
+    if (ring && (ring->by_threads || !has_all_waited(m, ring, out))) {
+        // (so that an MMA of it needs no barrier of its own)
+        if (wrote_operand(m, out)) block_call(mapper->arena, out, m->builder->loc, OP_FENCE_ASYNC, 0, NULL);
+        block_barrier(mapper->arena, out, m->builder->loc);
+    }
     if (ring && ring->store) push_store_wait(mapper->arena, m->builder->loc, out);
     block_push(mapper->arena, out, stmt);
     if (ring) push_advance(m->builder, &ring->counter, out);
@@ -109,6 +122,20 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     return true;
 }
 
+// Operands that the role's threads write. A barrier of the role comes before such an MMA, and must not lie in an ordered
+// section.
+static void find_operands(Maker *m, const Block *work) {
+    m->operands = map_new(m->plan->arena);
+    FOR_EACH_STMT (stmt, work) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        Buf *operands[] = {gemm.a->buf, gemm.b->buf};
+        for (int i = 0; i < COUNT_OF(operands); i++)
+            if (operands[i]->scope == SCOPE_SHARED && !tile_of(m->plan, operands[i]))
+                map_put(m->operands, operands[i], operands[i]);
+    }
+}
+
 void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     RoleBuilder *p = m->builder;
     const Target *target = p->context->target;
@@ -129,7 +156,9 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     sink_scalars(p->arena, &work, m->consumes);
     make_mma_async(p->arena, &work, m->consumes);
     // With transposed tiles order barriers are slower (attention in 8 bits: 0.89 to 1.01): a late tile delays all.
-    if (p->consumers > 1 && !m->plan->transposes) insert_order_barriers(p->arena, &work);
+    find_operands(m, &work);
+    bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
+    if (orders) insert_order_barriers(p->arena, &work);
     if (!p->waves) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;

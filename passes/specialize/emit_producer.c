@@ -1,32 +1,153 @@
 // Producer roles: loads, and the transposer.
 //
-// A producer role executes the control flow around the copies of its tiles, and nothing else.
+// A producer role executes the control flow around the copies of its tiles, and nothing else. Of what TMA cannot load its
+// threads load the elements. Their cp.async copies into a slot are started, then those of `lag` slots before have landed:
+//
+//     mbarrier_wait(As_empty[slot], parity);          // As and Bs are filled together
+//     mbarrier_expect(As_full[slot], 8192);           // of Bs
+//     parallel (i in 64, j in 64) As[slot, i, j] = A[rows[i], k * 64 + j];      // by cp.async
+//     cp_async_commit();
+//     async copy(B.., Bs[slot, :, :], bar = As_full[slot]);
+//     if (started >= 2) {
+//         cp_async_wait(2);                           // the slot two before is complete, of this thread
+//         fence_async();                              // and visible to wgmma
+//         warp_sync();
+//         mbarrier_arrive(As_full[slot - 2], 4);      // once a warp
+//     } else started = started + 1;
+//
+// The others are told behind the loop. At most half of the slots lag, so a slot is told of before its next use waits for it.
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 
 // The statement fills a tile of such a role.
 static bool fills(const Maker *m, const Stmt *stmt) {
-    return m->role == ROLE_LOAD ? is_global_to_shared_copy(stmt) : transposes_loaded(stmt, m->plan);
+    return m->role == ROLE_LOAD ? loaded_tile(stmt) != NULL : transposes_loaded(stmt, m->plan);
+}
+
+static TileRing *filled_ring(const Maker *m, const Stmt *stmt) {
+    return tile_of(m->plan, filled_tile(m->plan, stmt))->ring;
+}
+
+// ---- warps ----
+
+static int64_t loading_warps(const Maker *m) {
+    const Target *target = m->builder->context->target;
+    bool shared = m->plan->transposes && m->plan->producers == 1;
+    return shared ? 1 : target_warpgroup(target) / target->warp_lanes;
+}
+
+static bool starts_loads(const Maker *m, const TileRing *ring) {
+    VEC_EACH_PTR (RoleTile, tile, &ring->tiles)
+        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+            if (via_is(filling_stmt(m->plan, range), VIA_CP_ASYNC)) return true;
+    return false;
+}
+
+// Each ring (tiles that are emptied at the same time) is loaded by warps of its own, so that none waits behind another:
+// one where TMA fills it; the others share what is left equally, in powers of two. The rest is with the last one of TMA.
+void share_warps(Maker *m) {
+    int64_t warps = loading_warps(m), each = 1;
+    int rings = 0, gathered = 0;
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        rings += ring->producer == ROLE_LOAD;
+        gathered += ring->gathers > 0;
+    }
+    m->separate = rings > 1 && rings <= warps;
+    while (gathered && 2 * each * gathered <= warps - (rings - gathered)) each *= 2;
+    TileRing *last = NULL;
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        if (ring->producer != ROLE_LOAD) continue;
+        bool lags = (m->separate || rings == 1) && !ring->single_use && starts_loads(m, ring);
+        ring->lag = lags ? ring->slots / 2 : 0;
+        ring->warps = ring->gathers ? each : 1;
+        warps -= ring->warps;
+        if (!last || !ring->gathers || last->gathers) last = ring;
+    }
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
+        if (!m->separate) ring->warps = loading_warps(m);
+    if (m->separate) last->warps += warps;
+}
+
+int64_t filling_arrivals(const TileRing *ring) {
+    return ring->gathers ? (ring->bytes > 0) + ring->warps : 1;
 }
 
 // ---- load ----
 
-static void push_load(Maker *m, const Stmt *copy, Block *out) {
+// The slot so many before the counter's.
+static Expr *slot_before(RoleBuilder *p, const Counter *counter, int64_t lag) {
+    Arena *a = p->arena;
+    if (!lag || !counter->slot) return slot_index(p, counter);
+    Expr *slot = e_var(a, counter->slot), *around = e_lt(a, slot, small(p, lag));
+    slot = e_sub(a, e_select(a, around, e_add(a, slot, small(p, counter->slots)), slot), small(p, lag));
+    return e_cast(a, TYPE_I64, slot);
+}
+
+// Each warp says that what its threads loaded is in the slot.
+static void push_landed(Maker *m, const TileRing *ring, int64_t lag, Block *out) {
     RoleBuilder *p = m->builder;
-    const RoleTile *tile = tile_of(m->plan, copy_of(copy).dst->buf);
+    block_call(p->arena, out, p->loc, OP_WARP_SYNC, 0, NULL);
+    Expr *warps = ring->warps > 1 ? integer(p, ring->warps) : NULL;
+    push_on(p, OP_MBARRIER_ARRIVE, ring->full, slot_before(p, &ring->counter, lag), warps, out);
+}
+
+static void push_copies_wait(Maker *m, const TileRing *ring, int64_t lag, Block *out) {
+    RoleBuilder *p = m->builder;
+    if (starts_loads(m, ring)) PUSH_CALL(p, out, OP_CP_ASYNC_WAIT, arg_int(p->arena, lag * ring->gathers));
+    block_call(p->arena, out, p->loc, OP_FENCE_ASYNC, 0, NULL);
+}
+
+static void push_gathered(Maker *m, const TileRing *ring, Block *out) {
+    Arena *a = m->plan->arena;
+    if (ring->lag) {
+        Expr *started = e_var(a, ring->started), *lag = small(m->builder, ring->lag);
+        Stmt *some = s_if(a, e_ge(a, started, lag));
+        block_push(a, out, some);
+        block_push(a, &some->if_.otherwise, s_assign(a, ring->started, e_add(a, started, small(m->builder, 1))));
+        out = &some->if_.then;
+    }
+    push_copies_wait(m, ring, ring->lag, out);
+    push_landed(m, ring, ring->lag, out);
+}
+
+// At the role's end: the slots that no later load has told of.
+static void push_last_gathered(Maker *m, const TileRing *ring, Block *out) {
+    Arena *a = m->plan->arena;
+    push_copies_wait(m, ring, 0, out);
+    for (int64_t lag = ring->lag; lag > 0; lag--) {
+        Expr *some = e_ge(a, e_var(a, ring->started), small(m->builder, lag));
+        push_landed(m, ring, lag, block_if(a, out, some));
+    }
+}
+
+static void push_started(Maker *m, const Stmt *load, const TileRing *ring, Block *out) {
+    RoleBuilder *p = m->builder;
+    Stmt *started = clone_for_role(m, load);
+    block_push(p->arena, out, started);
+    if (!gathers_tile(p->context->target, load)) {
+        call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar),
+                     element(p, ring->full, slot_index(p, &ring->counter)));
+        started->call.is_async = true;
+    } else if (starts_loads(m, ring)) {
+        block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
+    }
+}
+
+static void push_load(Maker *m, const Stmt *load, Block *out) {
+    RoleBuilder *p = m->builder;
+    const RoleTile *tile = tile_of(m->plan, loaded_tile(load));
     const TileRing *ring = tile->ring;
-    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && ring->bytes > 0,
+    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && (ring->bytes > 0 || ring->gathers > 0),
            "a load of '%s', which the transposer fills", tile->buf->name);
-    Expr *slot = slot_index(p, &ring->counter);
     if (tile == ring->tiles.items[0]) {
         if (!ring->single_use) push_slot_wait(p, ring->empty, &ring->counter, out);
-        push_on(p, OP_MBARRIER_EXPECT, ring->full, slot, integer(p, ring->bytes), out);
+        if (ring->bytes > 0)
+            push_on(p, OP_MBARRIER_EXPECT, ring->full, slot_index(p, &ring->counter), integer(p, ring->bytes), out);
     }
-    Stmt *started = clone_for_role(m, copy);
-    call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, ring->full, slot));
-    started->call.is_async = true;
-    block_push(p->arena, out, started);
-    if (tile == vec_last(&ring->tiles) && !ring->single_use) push_advance(p, &ring->counter, out);
+    push_started(m, load, ring, out);
+    if (tile != vec_last(&ring->tiles)) return;
+    if (ring->gathers) push_gathered(m, ring, out);
+    if (!ring->single_use) push_advance(p, &ring->counter, out);
 }
 
 // A tile that is loaded a single time before a loop of loads has one slot, which becomes free late, at the end of the
@@ -46,7 +167,7 @@ static Stmt *first_load(const Block *block, int from) {
 
 static bool is_delayed(Maker *m, const Block *from, int at) {
     const Stmt *copy = from->items[at];
-    if (!is_global_to_shared_copy(copy)) return false;
+    if (!is_global_to_shared_copy(copy) || plan_gathers(m->plan)) return false;
     const Buf *buf = copy_of(copy).dst->buf;
     const TileRing *ring = tile_of(m->plan, buf)->ring;
     const Stmt *loop = first_load(from, at + 1);
@@ -61,7 +182,7 @@ static bool is_delayed(Maker *m, const Block *from, int at) {
 
 static void push_delayed(Maker *m, const Stmt *copy, const Block *block, Block *out) {
     if (!m->delayed || block != &m->into->loop.body) return;
-    const Buf *buf = copy_of(copy).dst->buf;
+    const Buf *buf = loaded_tile(copy);
     if (buf != vec_last(&tile_of(m->plan, buf)->ring->tiles)->buf) return;
     Arena *a = m->plan->arena;
     const Iter *iter = &m->into->loop.iters[0];
@@ -99,7 +220,7 @@ static void fill_block(Maker *m, const Block *from, Block *out);
 
 static bool is_filled(const Stmt *stmt, void *user) {
     const Maker *m = user;
-    return fills(m, stmt) && (!m->own || tile_of(m->plan, copy_of(stmt).dst->buf)->ring == m->own);
+    return fills(m, stmt) && (!m->own || filled_ring(m, stmt) == m->own);
 }
 
 static bool fills_or_counts(const Stmt *stmt, void *user) {
@@ -159,24 +280,19 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     Block *body = push_tiles(m, role);
     learn_scalars(m->facts, body);
     fill_block(m, &p->grid->grid.body, body);
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
+        if (ring->lag && kind == ROLE_LOAD && (!m->own || ring == m->own))
+            push_last_gathered(m, ring, &role->role.body);
 }
 
-// Each ring (tiles that are emptied at the same time) is loaded by a warp of its own, so that none waits behind
-// another.
-static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Block *out) {
-    int64_t warp = m->builder->context->target->warp_lanes;
-    int count = 0, made = 0;
-    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) count += ring->producer == ROLE_LOAD;
-    if (count < 2 || count * warp > threads) {
-        push_filling_role(m, kernel, "load", threads, ROLE_LOAD, out);
-        return;
-    }
+static void push_loading_roles(Maker *m, const Func *kernel, Block *out) {
+    int64_t lanes = m->builder->context->target->warp_lanes;
+    if (!m->separate) push_filling_role(m, kernel, "load", loading_warps(m) * lanes, ROLE_LOAD, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
-        if (ring->producer != ROLE_LOAD) continue;
+        if (!m->separate || ring->producer != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", ring->tiles.items[0]->buf->name);
         m->own = ring;
-        int64_t rest = threads - made * warp;
-        push_filling_role(m, kernel, name, ++made < count ? warp : rest, ROLE_LOAD, out);
+        push_filling_role(m, kernel, name, ring->warps * lanes, ROLE_LOAD, out);
     }
     m->own = NULL;
 }
@@ -184,9 +300,8 @@ static void push_loading_roles(Maker *m, const Func *kernel, int64_t threads, Bl
 // One warp is enough to load. With transposed tiles and few registers, the other warps of its warpgroup transpose.
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     const Target *target = m->builder->context->target;
-    bool share = m->plan->transposes && m->plan->producers == 1;
-    int64_t all = target_warpgroup(target), loading = share ? target->warp_lanes : all,
-            transposing = share ? all - loading : all;
-    push_loading_roles(m, kernel, loading, out);
+    int64_t all = target_warpgroup(target), loading = loading_warps(m) * target->warp_lanes,
+            transposing = loading < all ? all - loading : all;
+    push_loading_roles(m, kernel, out);
     if (m->plan->transposes) push_filling_role(m, kernel, "transpose", transposing, ROLE_TRANSPOSE, out);
 }

@@ -9,9 +9,11 @@ typedef struct Maker {
     Subst *subst;
     Map *consumes;                // arrivals at `empty` -> TileRing, whose first member is the Consume
     Block buffers;                // shared memory of the role
+    Map *operands;                // shared memory that the consumers write and MMAs read
     bool staged;                  // the epilogue is staged in a tile of single use, so no role waits for its stores
     Facts *facts;                 // of the current role
     const TileRing *own;          // the ring that a load role fills; NULL: all
+    bool separate;                // each ring is loaded by warps of its own
     const Stmt *delayed, *into;   // a copy, and the loop that it moves into
 } Maker;
 
@@ -25,8 +27,11 @@ Stmt *shell_of(Maker *m, const Stmt *stmt);
 void push_full(Maker *m, const TileRing *ring, Block *out);   // waits for the ring's tiles
 
 // ---- the roles ----
-void push_filling_roles(Maker *m, const Func *kernel, Block *out);   // emit_producer.c
-void push_compute_role(Maker *m, const Func *kernel, Block *out);    // emit_consumer.c
+// emit_producer.c: first the warps of each ring, then arrivals at `full` of a slot, then the roles.
+void share_warps(Maker *m);
+int64_t filling_arrivals(const TileRing *ring);
+void push_filling_roles(Maker *m, const Func *kernel, Block *out);
+void push_compute_role(Maker *m, const Func *kernel, Block *out);   // emit_consumer.c
 
 // ---- tiles (persistent_loop.c) ----
 // Adds the persistent loop over tiles and returns its body; with one tile per CTA, the body of the role.

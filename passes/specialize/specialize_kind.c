@@ -116,12 +116,6 @@ static Expr *most_of(Arena *arena, const Block *work, Expr *expr) {
     return expr_is_int(a, 0) ? b : expr_is_int(b, 0) || expr_equal(a, b) ? a : e_max(arena, a, b);
 }
 
-bool is_computed(const Expr *expr, const void *what) {
-    (void)what;
-    if (expr->kind == EXPR_CALL) return !op_is_pure(expr->call.op);
-    return expr->kind == EXPR_LOAD && !buf_is_constant(expr->load.buf);
-}
-
 // Trip counts may differ between tiles if each role computes the same number: no statement changes their inputs.
 static bool roles_agree(const Specialization *shape) {
     FOR_EACH_ITEM (stmt, &shape->grid->grid.body) {
@@ -184,9 +178,9 @@ int64_t consumer_registers(const Target *target, int consumers, int producers, i
 }
 
 // A producer with few registers spills. It gets fewer only if the accumulators need the rest.
-int64_t producer_registers(const Target *target, int consumers, int producers, int64_t fragments, int64_t room) {
-    enum { MOST = 40 };
-    int64_t producer = MOST;
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t fragments,
+                           int64_t room) {
+    int64_t producer = most;
     if (initial_registers(target, producers + consumers) > target->registers_thread) return 0;
     while (producer > target->registers_least &&
            fragments + room > consumer_registers(target, consumers, producers, producer))

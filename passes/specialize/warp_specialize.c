@@ -321,7 +321,7 @@ static void push_setup(RoleBuilder *p, Block *out) {
         Expr *others = integer(p, sharing->blocks - 1);
         readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
     }
-    push_barrier_init(p, p->slots, p->full, p->empty, readers, out);
+    push_barrier_init(p, p->slots, p->full, 1, p->empty, readers, out);
     block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
@@ -366,7 +366,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     p.consumers = pingpong_consumers(context->target, kernel, p.loop);
     EXPECT(context->failure, p.consumers >= 1 && p.consumers <= PINGPONG_MOST, "%d consumers", p.consumers);
     if (p.consumers > 1)
-        p.producer_registers = producer_registers(context->target, p.consumers, 1,
+        p.producer_registers = producer_registers(context->target, p.consumers, 1, LOADER_REGISTERS,
                                                   fragment_registers(context->target, kernel, 1), PINGPONG_ROOM);
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);

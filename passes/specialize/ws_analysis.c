@@ -22,7 +22,11 @@ RoleTile *tile_of(const RolePlan *plan, const Buf *buf) {
 
 bool loads_tile(const Stmt *stmt, void *user) {
     (void)user;
-    return is_global_to_shared_copy(stmt);
+    return loaded_tile(stmt) != NULL;
+}
+
+bool gathers_tile(const Target *target, const Stmt *stmt) {
+    return loaded_tile(stmt) && (stmt->kind == STMT_FOR || tma_load_problem(target, stmt));
 }
 
 bool transposes_loaded(const Stmt *stmt, void *user) {
@@ -30,13 +34,11 @@ bool transposes_loaded(const Stmt *stmt, void *user) {
     return transposes_tile(plan->target, stmt) && tile_of(plan, copy_of(stmt).src->buf);
 }
 
-// The tile that the statement fills; NULL: none.
-static Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
-    bool fills = is_global_to_shared_copy(stmt) || transposes_loaded(stmt, (void *)plan);
-    return fills ? copy_of(stmt).dst->buf : NULL;
+Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
+    return transposes_loaded(stmt, (void *)plan) ? copy_of(stmt).dst->buf : loaded_tile(stmt);
 }
 
-static const Stmt *fill_stmt(const RolePlan *plan, const LiveRange *range) {
+const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range) {
     EXPECT(arena_failure(plan->arena), range->at < range->block->count, "a fill at %d of %d statements", range->at,
            range->block->count);
     return range->block->items[range->at];
@@ -47,16 +49,19 @@ static const Stmt *first_use(const LiveRange *range) {   // NULL: none
 }
 
 static void add_range(RolePlan *plan, const Block *block, int at) {
-    const Stmt *fill = block->items[at];
-    RoleTile *tile = tile_of(plan, copy_of(fill).dst->buf);
+    Stmt *fill = block->items[at];
+    RoleTile *tile = tile_of(plan, filled_tile(plan, fill));
     if (!tile) {
         tile = NEW(plan->arena, RoleTile);
-        tile->buf = copy_of(fill).dst->buf;
+        tile->buf = filled_tile(plan, fill);
         vec_push(plan->arena, &plan->tiles, tile);
     }
     vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, at, -1, -1}));
-    if (is_global_to_shared_copy(fill)) vec_push(plan->arena, &plan->sources, buf_viewed(copy_of(fill).src->buf));
-    else plan->transposes = true;
+    tile->gathered |= gathers_tile(plan->target, fill);
+    if (!loaded_tile(fill)) plan->transposes = true;
+    else
+        FOR_EACH_EFFECT (effect, plan->arena, fill)
+            if (effect->access == ACCESS_READ) vec_push(plan->arena, &plan->sources, buf_viewed(effect->buf));
 }
 
 static void find_ranges(RolePlan *plan, const Block *block, bool pipelined) {
@@ -77,6 +82,12 @@ static void find_ranges(RolePlan *plan, const Block *block, bool pipelined) {
 static bool is_filled_below(const RolePlan *plan, const Stmt *stmt, const Buf *buf) {
     FOR_EACH_STMT_IN (below, stmt)
         if (filled_tile(plan, below) == buf) return true;
+    return false;
+}
+
+bool plan_gathers(const RolePlan *plan) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles)
+        if (tile->gathered) return true;
     return false;
 }
 
@@ -103,7 +114,7 @@ static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
 static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
     for (int i = a->at; i < b->at; i++)
-        if (!is_scalar(a->block->items[i]) && !is_global_to_shared_copy(a->block->items[i])) return false;
+        if (!is_scalar(a->block->items[i]) && !loaded_tile(a->block->items[i])) return false;
     return a->at < b->at;
 }
 
@@ -137,7 +148,7 @@ static bool is_transposed_from(const RolePlan *plan, const RoleTile *tile) {
 // A transposition fills it.
 static bool is_transposed_tile(const RolePlan *plan, const RoleTile *tile) {
     EXPECT(arena_failure(plan->arena), tile->live_ranges.count > 0, "nothing fills '%s'", tile->buf->name);
-    return transposes_loaded(fill_stmt(plan, &tile->live_ranges.items[0]), (void *)plan);
+    return transposes_loaded(filling_stmt(plan, &tile->live_ranges.items[0]), (void *)plan);
 }
 
 static void make_groups(RolePlan *plan) {
@@ -152,7 +163,9 @@ static void make_groups(RolePlan *plan) {
         }
         vec_push(plan->arena, &tile->ring->tiles, tile);
         vec_push(plan->arena, &tile->ring->consume.tiles, tile->buf);
-        tile->ring->bytes += buf_slot_bytes(tile->buf);
+        tile->ring->space += buf_slot_bytes(tile->buf);
+        tile->ring->bytes += tile->gathered ? 0 : buf_slot_bytes(tile->buf);
+        tile->ring->gathers += tile->gathered;
         tile->ring->by_threads |= read_by_threads(plan, tile->buf);
         if (is_transposed_from(plan, tile)) tile->ring->consumer = ROLE_TRANSPOSE;
         if (is_transposed_tile(plan, tile)) tile->ring->producer = ROLE_TRANSPOSE;
@@ -225,7 +238,7 @@ bool sets_required(const RolePlan *plan, const Stmt *stmt) {
 
 // The load role copies a tile, or changes a scalar that it needs.
 static bool load_does(const Stmt *stmt, void *plan) {
-    return is_global_to_shared_copy(stmt) || sets_required(plan, stmt);
+    return loaded_tile(stmt) || sets_required(plan, stmt);
 }
 
 static bool is_other(const Expr *expr, const void *plan) {
@@ -248,11 +261,16 @@ static void need_control(RolePlan *plan, const Stmt *stmt) {
     }
 }
 
+static void need_load(RolePlan *plan, const Stmt *load) {
+    const Region *from = is_global_to_shared_copy(load) ? copy_of(load).src : NULL;
+    for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
+    if (!from) stmt_names(load, plan->required);
+}
+
 static void need_block(RolePlan *plan, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
-        const Region *from = is_global_to_shared_copy(stmt) ? copy_of(stmt).src : NULL;
-        for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
+        if (loaded_tile(stmt)) need_load(plan, stmt);
         if (!below_any(stmt, load_does, plan)) continue;
         need_control(plan, stmt);
         FOR_EACH_BODY (body, stmt) need_block(plan, body);
@@ -288,8 +306,7 @@ static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
     int64_t rows = region_extent(gemm_of(gemm).acc, 0);
     const char *why = wgmma_reason(plan->arena, plan->target, gemm, &info);
     if (why) return why;
-    if (plan->rows && plan->rows != rows) return "its gemms have different numbers of rows";
-    plan->rows = rows;
+    plan->rows = gcd64(plan->rows, rows);
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
     if (registers > plan->widest) plan->widest = registers;
     return NULL;
@@ -305,15 +322,11 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
         bool leaves = block_any(body, loads_tile, NULL) && block_breaks(body);
         return leaves ? "a `break` leaves a loop that loads" : NULL;
     }
-    case STMT_DECL:
-        if (!is_shared_decl(stmt) || tile_of(plan, stmt->decl)) return NULL;
-        return "it has a shared buffer that is not loaded by `copy` in the loop: use a fragment";
+    case STMT_DECL: return is_shared_decl(stmt) && stmt->decl->alias_of ? "a shared buffer has an @alias" : NULL;
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
-        if (is_global_to_shared_copy(stmt)) return tma_load_problem(plan->target, stmt);
-        if (transposes_loaded(stmt, plan)) return NULL;
-        if (is_call(stmt, OP_COPY) && copy_of(stmt).dst->buf->scope == SCOPE_SHARED)
-            return "a tile is written by other statements than copies";
+        if (is_global_to_shared_copy(stmt) && !fills_whole(stmt, copy_of(stmt).dst->buf))
+            return "a copy fills only a part of its tile";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }
@@ -328,10 +341,19 @@ static bool is_effect(const Expr *expr, const void *what) {
     return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !is_ordered(expr, what);
 }
 
-// (Memory accesses of parallel loops: memory_problem.)
+static bool writes_tile(const RolePlan *plan, const Stmt *stmt) {
+    FOR_EACH_EFFECT (effect, plan->arena, stmt)
+        if (effect->access != ACCESS_READ && tile_of(plan, effect->buf)) return true;
+    return false;
+}
+
 static const char *stmts_problem(RolePlan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
-        if (is_loop(stmt, LOOP_PARALLEL)) {
+        bool whole = is_loop(stmt, LOOP_PARALLEL);
+        Stmt alone = stmt_alone(stmt);
+        if (!filled_tile(plan, stmt) && writes_tile(plan, whole ? stmt : &alone))
+            return "a tile is written by other statements than loads: write to another `shared` buffer";
+        if (whole) {
             SKIP_BODY(stmt);
             continue;
         }
@@ -373,8 +395,6 @@ static const char *memory_problem(RolePlan *plan) {
     path_effects(plan->arena, plan->grid, &effects);
     VEC_EACH (const Effect, a, &effects) {
         if (a->access == ACCESS_READ) continue;
-        if (a->buf->scope == SCOPE_SHARED && a->op != OP_COPY)
-            return "a tile is written by other statements than copies";
         VEC_EACH_PTR (const Buf, source, &plan->sources)
             if (source == a->buf) return "it writes a tensor that it loads";
     }
@@ -396,7 +416,7 @@ static const char *transpose_problem(RolePlan *plan) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
         if (transposed && read) return "a tile is transposed twice";
         VEC_EACH (const LiveRange, range, &tile->live_ranges) {
-            if (transposes_loaded(fill_stmt(plan, range), plan) != transposed)
+            if (transposes_loaded(filling_stmt(plan, range), plan) != transposed)
                 return "a tile is both loaded and the result of a transpose";
             if (!read) continue;
             const Stmt *use = first_use(range);
@@ -489,7 +509,8 @@ int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel
 }
 
 int cooperative_warpgroups(const Target *target, const Func *kernel) {
-    int64_t rows, columns;
-    specialized_tile(kernel, &rows, &columns);
+    int64_t rows = 0;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_call(stmt, OP_GEMM)) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
     return cooperative_warpgroups_for(target, rows);
 }

@@ -1,6 +1,7 @@
 // Analysis of cooperative kernels: tiles, their live ranges, rings, the producer's slice. Result: a Plan for
 // cooperative.c.
 #pragma once
+#include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
 typedef struct TileRing TileRing;
@@ -13,6 +14,7 @@ typedef struct LiveRange {   // a copy that fills a tile, and the statements of 
 typedef struct RoleTile {
     Buf *buf;
     VEC(LiveRange) live_ranges;
+    bool gathered;   // by threads of the producer
     TileRing *ring;
 } RoleTile;
 
@@ -21,13 +23,18 @@ typedef enum { ROLE_LOAD, ROLE_TRANSPOSE, ROLE_COMPUTE } RoleKind;
 struct TileRing {   // tiles that are filled and emptied at the same time share mbarriers
     Consume consume;
     VEC(RoleTile *) tiles;
-    int64_t slots, bytes;
-    bool by_threads;   // some statement other than wgmma reads them
-    bool single_use;   // filled a single time per CTA: the producer does not wait for empty
+    int64_t slots, space;   // bytes of a slot
+    int64_t bytes;          // of them, by TMA
+    int gathers;            // tiles that the producer's threads fill
+    bool by_threads;        // some statement other than wgmma reads them
+    bool single_use;        // filled a single time per CTA: the producer does not wait for empty
     RoleKind producer, consumer;
+    int64_t warps;       // of the role that loads it
+    int64_t lag;         // loads that have been started when the producer says that one has landed; 0: no cp.async
     const Stmt *store;   // epilogue staged in its tile after the last use
     Buf *full, *empty;
     Counter counter;   // of the role being built
+    Var *started;      // loads, up to the lag
 };
 
 typedef struct RolePlan {
@@ -38,7 +45,7 @@ typedef struct RolePlan {
     VEC(TileRing *) rings;
     VEC(const Buf *) sources;   // tensors that tiles are loaded from
     Map *required;              // scalars in the producer's slice
-    int64_t rows;               // of the MMAs
+    int64_t rows;               // that divide those of all MMAs
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
     bool transposes;   // some tile is transposed in shared memory, by a role of its own
@@ -52,9 +59,15 @@ int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number 
 TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
+bool plan_gathers(const RolePlan *plan);                   // threads of the producer fill some tile
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
-bool loads_tile(const Stmt *stmt, void *user);             // for block_any
-bool transposes_loaded(const Stmt *stmt, void *plan);      // for block_any: a loaded tile is transposed to another one
+Buf *filled_tile(const RolePlan *plan,
+                 const Stmt *stmt);   // by a load, or the transposition of a loaded tile; NULL: none
+const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range);
+bool loads_tile(const Stmt *stmt, void *user);   // for block_any
+// Threads of the producer load it, since TMA cannot: a gather, other types or places.
+bool gathers_tile(const Target *target, const Stmt *stmt);
+bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
 bool sets_required(const RolePlan *plan, const Stmt *stmt);   // changes a scalar that the load role needs
 // A scalar that the load role needs, or an assumption about such scalars only.
 bool load_knows(const RolePlan *plan, const Stmt *stmt);

@@ -42,6 +42,7 @@ typedef struct MemAccess {
     bool async;           // lands later, at a wait for its cp.async group
     bool elsewhere;       // in another block's memory: who reads it here waits for its mbarrier
     bool tma;             // by TMA: lands at a wait for its mbarrier, or (a store, which reads) at a bulk_wait
+    bool proxy;           // an operand of wgmma: a fence, too, comes between what threads wrote and it
     const Region *bar;    // that mbarrier
     bool pseudo;          // an await, a cluster's barrier: asks for what has landed, touches nothing
     bool orders_later;    // a fence: what all threads do in global memory after it comes after it

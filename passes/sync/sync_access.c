@@ -125,6 +125,7 @@ static void collect_region(Visitor *visitor, Region *region, const Operand *oper
     if (c->alone) access->update = update_of(c->op);
     access->flag = atomic;
     access->elsewhere = c->op == OP_PEER_STORE;
+    access->proxy = !write && via_is(c->stmt, VIA_WGMMA);
     if (!c->opaque) set_region(access, region);
 }
 

@@ -39,8 +39,8 @@ typedef struct Live {
     int64_t born;          // when it was played, or has landed
     int age;               // groups closed after its own; -1: its own is open
     bool pending;          // started, not landed
-    bool lasting;          // a thread's write: TMA needs a fence behind it, and a barrier behind that
-    bool ordered;          // ... for all but TMA it is over
+    bool lasting;          // a thread's write: TMA and wgmma need a fence behind it, and a barrier behind that
+    bool ordered;          // ... for all else it is over
     bool fenced;
     bool *without;   // it is so without this one of the plan (Sync.needs); NULL: with the whole plan
 } Live;
@@ -91,7 +91,7 @@ struct SyncModel {
     State *breaks;   // what is live where `break` leaves the innermost loop
     Frame frames[DEEPEST];
     int depth;
-    bool by_tma;   // there are copies by TMA
+    bool by_proxy;   // there are copies by TMA, or MMAs that read shared memory
     // What the role that is played awaits; NULL: it is a kernel. What else a role does to shared memory its author has
     // ordered, but for scratch.
     const Map *awaited;
@@ -312,6 +312,10 @@ static void need_wait(Sync *need, int groups) {
 
 // ---- conflicts ----
 
+static bool by_proxy(const MemAccess *access) {
+    return access->tma || access->proxy;
+}
+
 // Different buffers: aliases, or shared memory that has been given twice.
 static bool places_meet(const Live *y, const MemAccess *x, const Affine *start) {
     int64_t begin[2], end[2];
@@ -371,14 +375,14 @@ static bool may_conflict(SyncModel *m, const Live *y, const MemAccess *x, const 
     if (x->pseudo && !y->access->async) return false;
     if (is_ordered(y->access, x)) return false;
     if (x->stmt->kind == STMT_ROLE && y->access->stmt->kind == STMT_ROLE) return false;   // side by side
-    if (y->ordered && !x->tma) return false;
+    if (y->ordered && !by_proxy(x)) return false;
     return boxes_meet(m, y, x, start) && !waits_elsewhere(y, x, start);
 }
 
 // What is missing between the two; adds to *need.
 static void need_between(SyncModel *m, const Live *y, const MemAccess *x, const Affine *start, Need *need) {
     if (!may_conflict(m, y, x, start)) return;
-    if (x->tma && y->lasting && !y->fenced) need_op(&need->sync, SYNC_FENCE);
+    if (by_proxy(x) && y->lasting && !y->fenced) need_op(&need->sync, SYNC_FENCE);
     if (y->pending && y->access->tma) {
         if (!y->access->write) need_op(&need->sync, SYNC_BULK);
     } else if (y->pending) {
@@ -523,7 +527,7 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     VEC_EACH_PTR (MemAccess, x, accesses) {
         if (x->after_barrier != behind || x->pseudo || !(x->buf || x->orders_later)) continue;
         Live live = {.access = x, .pending = x->async, .age = -1, .born = ++m->played};
-        live.lasting = m->by_tma && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
+        live.lasting = m->by_proxy && x->write && !x->tma && x->buf && x->buf->scope == SCOPE_SHARED;
         live.lasting &= x->buf && x->buf->type != TYPE_MBARRIER;
         int at = 0;
         start_of(m, x, start);
@@ -810,16 +814,35 @@ static void find_written(SyncModel *m) {
     }
 }
 
+// A started MMA reads shared memory until the wait that covers it, which reads it therefore, too: what is written then is
+// ordered with the MMAs of all threads by a barrier behind that wait. Those of other blocks are complete (async_mma.c).
+static void read_until(SyncModel *m, Stmt *wait, Block *started) {
+    int64_t pending = 0;
+    expr_const(ARG(wait, WGMMA_WAIT, n).value, &pending);
+    while (started->count > pending) {
+        VEC_EACH_PTR (MemAccess, access, accesses_of(m, started->items[0])) {
+            MemAccess *read = NEW(m->arena, MemAccess);
+            *read = *access;
+            read->stmt = wait;
+            vec_push(m->arena, accesses_of(m, wait), read);
+        }
+        block_remove(started, 0);
+    }
+}
+
 // Every access is found and numbered before the first scenario. False: the block is quiet.
 static bool number_accesses(SyncModel *m, Block *block) {
     bool any = false;
+    Block started = {0};
     FOR_EACH_ITEM (stmt, block) {
         MemAccessVec *accesses = accesses_of(m, stmt);
         int copies = m->copy_count;
+        if (via_is(stmt, VIA_WGMMA) && stmt->call.is_async) block_push(m->arena, &started, stmt);
+        if (is_call(stmt, OP_WGMMA_WAIT)) read_until(m, stmt, &started);
         for (int a = 0; a < accesses->count; a++) {
             accesses->items[a]->id = m->access_count++;
             m->copy_count += accesses->items[a]->async;
-            m->by_tma |= accesses->items[a]->tma;
+            m->by_proxy |= by_proxy(accesses->items[a]);
         }
         bool plays =
             accesses->count > 0 || is_sync(stmt) || stmt->kind == STMT_BREAK || map_has(m->plan->commits, stmt);

@@ -317,6 +317,13 @@ CASES = [
     Case("convolution", ["BM=64", "BN=64", "STAGES=2", "R=3", "S=3", "STRIDE=1", "PAD=1", "DIL=1"], [
         f"test convolution (R = 3, S = 3, STRIDE = 1, PAD = 1, DIL = 1, B = 1, H = {h}, W = 70, C = {c}, N = 64, P = {h}, Q = 70) tolerance 1e-2;"
         for h, c in ((1, 64), (4, 8))], target="sm_90a"),
+    Case("rows", [], [f"test rows (M = 50, N = {n}, K = {k}, R = {r}) {{ for (r in R) ids[r] = r * 7 % 50; }} tolerance 2e-2;"
+                      for n, k, r in ((64, 64, 128), (64, 128, 128), (64, 448, 900))]
+         + [f"test picked (M = 128, N = 90, J = {j}) {{ for (j in J) ids[j] = j * 31 % 90; }} tolerance 2e-2;" for j in (60, 128, 500)],
+         target="sm_90a", source="lit/passes/gathers-in-roles.tile"),
+    Case("states", [], [f"test states (B = {b}, T = {t}) tolerance 3e-2;" for b, t in ((1, 64), (9, 128), (5, 400))]
+         + [f"test scaled (M = {m}, N = {n}) tolerance 2e-2;" for m, n in ((128, 40), (1300, 256), (1300, 700))],
+         target="sm_90a", source="lit/passes/tiles-of-consumers.tile"),
     Case("transpose", ["T=32"], [f"test transpose (M = {m}, N = {n}) tolerance 0;"
                                  for m, n in ((32, 32), (64, 96), (37, 41))]),
     Case("gemm_cooperative", [], [f"test gemm_cooperative (M = {m}, N = 128, K = {k}, STAGES = {s}) tolerance 1e-2;"
