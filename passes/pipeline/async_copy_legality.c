@@ -37,7 +37,7 @@ static bool is_zero(const Expr *expr) {
     return expr->kind == EXPR_FLOAT ? expr->real == 0 : expr_is_int(expr, 0);
 }
 
-// A loop that moves elements of tensors that nobody writes to a whole tile.
+// A loop that moves elements of read-only tensors to a whole tile.
 static bool is_gather(const Stmt *stmt) {
     const Stmt *store = is_loop(stmt, LOOP_PARALLEL) ? gathering_store(stmt) : NULL;
     if (!store || store->store.buf->scope != SCOPE_SHARED || !fills_whole(stmt, store->store.buf)) return false;

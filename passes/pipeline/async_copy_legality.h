@@ -17,8 +17,8 @@ int64_t loop_stages(const Stmt *loop);
 
 // The shared buffer that an asynchronous copy or gather (@via(cp_async), @via(tma)) fills; NULL for other statements.
 Buf *async_target(const Stmt *stmt);
-// The shared tile that the statement fills from global memory: by a copy, or by a loop that moves elements of tensors that
-// nobody writes to all of a tile (a gather); NULL: none.
+// The shared tile that the statement fills from global memory: by a copy, or by a loop that moves elements of
+// read-only tensors to all of a tile (a gather); NULL: none.
 Buf *loaded_tile(const Stmt *stmt);
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);

@@ -72,12 +72,16 @@ typedef struct Programs {
 } Programs;
 
 // Conflicts that examples have, and explain: of the parts that blocks of a cluster read from each other (gemm.tile,
-// gemm_split_k.tile, and convolutions that are split likewise), and of sums in f32 on their way to TMA (gemm_split_k.tile).
+// gemm_split_k.tile, and convolutions that are split likewise), of sums in f32 on their way to TMA (gemm_split_k.tile), and of a
+// triangular system whose blocks are read by rows and by columns (gated_delta_rule.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0 ||
                  strncmp(kernel->name, "convolution", strlen("convolution")) == 0;
     bool sums = strcmp(kernel->name, "gemm_split_k_sums") == 0 ||
                 strncmp(kernel->name, "add_partials", strlen("add_partials")) == 0;
+    bool solves = strncmp(kernel->name, "delta_solve", strlen("delta_solve")) == 0 ||
+                  strcmp(kernel->name, "gated_delta_rule") == 0;
+    if (solves && (strcmp(buffer, "T") == 0 || strcmp(buffer, "M") == 0 || strcmp(buffer, "Z") == 0)) return true;
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
 
