@@ -82,11 +82,18 @@ static bool has_all_waited(const Maker *m, const TileRing *ring, const Block *be
     return false;
 }
 
-// Since the block's last barrier the role's threads wrote an operand of its MMAs.
+static bool reads_operand(const Maker *m, const Stmt *stmt) {
+    GemmOp gemm;
+    return match_gemm(stmt, &gemm) && (map_has(m->operands, gemm.a->buf) || map_has(m->operands, gemm.b->buf));
+}
+
+// The role's threads wrote an operand of its MMAs, since the block's last barrier or MMA of one (which has a barrier).
 static bool wrote_operand(const Maker *m, const Block *before) {
-    for (int i = before->count - 1; i >= 0 && !is_call(before->items[i], OP_BARRIER); i--)
+    for (int i = before->count - 1; i >= 0 && !is_call(before->items[i], OP_BARRIER); i--) {
+        if (reads_operand(m, before->items[i])) return false;
         FOR_EACH_EFFECT (effect, m->plan->arena, before->items[i])
             if (effect->access != ACCESS_READ && map_has(m->operands, effect->buf)) return true;
+    }
     return false;
 }
 
