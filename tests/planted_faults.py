@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 # (text of one source, what it becomes, the step that has to find it)
-FAULTS = [("if (sync->ops & SYNC_BARRIER) push_call(", "if (!(sync->ops & SYNC_BARRIER)) push_call(", step)
+FAULTS = [("if (sync_has(sync, SYNC_BARRIER)) push_call(", "if (!sync_has(sync, SYNC_BARRIER)) push_call(", step)
           for step in ("release/program_transpose", "release/passes/insert-sync.tile")]
 FAULTS.append(("    mapper->changed = true;\n    for (int64_t i = 0; i < iter_count(iter); i++) {", "    for (int64_t i = 0; i < iter_count(iter); i++) {",
                "release/program_replicas"))   # T0511: a pass that hides its change
