@@ -319,7 +319,8 @@ CASES = [
         for h, c in ((1, 64), (4, 8))], target="sm_90a"),
     Case("rows", [], [f"test rows (M = 50, N = {n}, K = {k}, R = {r}) {{ for (r in R) ids[r] = r * 7 % 50; }} tolerance 2e-2;"
                       for n, k, r in ((64, 64, 128), (64, 128, 128), (64, 448, 900))]
-         + [f"test picked (M = 128, N = 90, J = {j}) {{ for (j in J) ids[j] = j * 31 % 90; }} tolerance 2e-2;" for j in (60, 128, 500)],
+         + [f"test picked (M = {m}, N = 90, J = {j}) {{ for (j in J) ids[j] = j * 31 % 90; }} tolerance 2e-2;"
+            for m, j in ((128, 60), (128, 128), (128, 500), (1100, 0), (1100, 60), (1100, 200))],
          target="sm_90a", source="lit/passes/gathers-in-roles.tile"),
     Case("states", [], [f"test states (B = {b}, T = {t}) tolerance 3e-2;" for b, t in ((1, 64), (9, 128), (5, 400))]
          + [f"test scaled (M = {m}, N = {n}) tolerance 2e-2;" for m, n in ((128, 40), (1300, 256), (1300, 700))],
