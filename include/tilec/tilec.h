@@ -193,8 +193,8 @@ TILEC_API TilecStatus tilec_compile(TilecContext *context, const char *name, con
 
 // The same for one launch: the variant of `kernel` that these arguments take, and what it launches, and nothing else. That is a
 // fraction of the work; launches that it does not serve are refused (T0906), and want a compile of their own. What counts is
-// types, shapes, strides, scalars and the alignment of addresses. Where the same compile for any launch is kept, from an earlier
-// tilec_compile, that is the artefact.
+// types, shapes, strides, scalars and the alignment of addresses. Where the same compile for any launch is kept, from
+// an earlier tilec_compile, that is the artefact.
 TILEC_API TilecStatus tilec_compile_for(TilecContext *context, const char *name, const char *text, size_t length,
                                         const TilecCompileOptions *options, const char *kernel,
                                         const struct TilecArg *args, size_t arg_count, TilecArtefact **artefact,
@@ -219,7 +219,8 @@ TILEC_API const char *tilec_artefact_listing(const TilecArtefact *artefact);
 TILEC_API const char *tilec_artefact_layouts(const TilecArtefact *artefact);
 // The target, "sm_90a".
 TILEC_API const char *tilec_artefact_target(const TilecArtefact *artefact);
-// Whether it has what one launch takes, and lacks what others would: of tilec_compile_for. False: all of what was compiled.
+// Whether it has what one launch takes, and lacks what others would: of tilec_compile_for. False: all of what was
+// compiled.
 TILEC_API bool tilec_artefact_one_launch(const TilecArtefact *artefact);
 
 // ---- contents of an artefact ----

@@ -541,8 +541,8 @@ static bool read_again(const Placement *p, const Place *place, int fragment) {
     return read_outside(p, place, fragment) || (p->loop && !declares_within(p, p->loop, fragment));
 }
 
-// One branch leaves the fragment without a value, as before: what the other one wrote is read only where that branch ran. It is no
-// other fragment's value, so that a copy of one behind the `if` is made.
+// One branch leaves the fragment without a value, as before: what the other one wrote is read only where that branch
+// ran. It is no other fragment's value, so that a copy of one behind the `if` is made.
 static void keep_known(Placement *p, State *a, const State *b, int fragment) {
     bool known = a->value[fragment];
     a->value[fragment] = ++p->last_value;

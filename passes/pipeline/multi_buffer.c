@@ -33,8 +33,8 @@ typedef struct MultiBuffer {
 
 // ---- may it? ----
 
-// What a statement fills that may have slots: by an asynchronous copy or, of a role that loads, any; or by one from a tile that has some (the role
-// that transposes it works ahead).
+// What a statement fills that may have slots: by an asynchronous copy or, of a role that loads, any; or by one from a
+// tile that has some (the role that transposes it works ahead).
 static Buf *multi_buffer_target(const MultiBuffer *m, const Stmt *stmt) {
     if (via_is(stmt, VIA_TRANSPOSE) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
     Buf *started = async_target(stmt), *loaded = started ? NULL : loaded_tile(stmt);

@@ -224,8 +224,8 @@ static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count
     return loop;
 }
 
-// mbarrier_init of all slots of a pair, by one thread. `writers`: arrivals that make a slot full, `readers`: empty; NULL:
-// `empty` is unused.
+// mbarrier_init of all slots of a pair, by one thread. `writers`: arrivals that make a slot full, `readers`: empty;
+// NULL: `empty` is unused.
 static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, int64_t writers, Buf *empty,
                                      Expr *readers, Block *out) {
     Expr *s;

@@ -129,8 +129,8 @@ static bool drop_last_arrivals(Maker *m, Block *block, Map *filled) {
     return true;
 }
 
-// Operands that the role's threads write. A barrier of the role comes before such an MMA, and must not lie in an ordered
-// section.
+// Operands that the role's threads write. A barrier of the role comes before such an MMA, and must not lie in an
+// ordered section.
 static void find_operands(Maker *m, const Block *work) {
     m->operands = map_new(m->plan->arena);
     FOR_EACH_STMT (stmt, work) {

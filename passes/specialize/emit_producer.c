@@ -1,7 +1,8 @@
 // Producer roles: loads, and the transposer.
 //
-// A producer role executes the control flow around the copies of its tiles, and nothing else. Of what TMA cannot load its
-// threads load the elements. Their cp.async copies into a slot are started, then those of `lag` slots before have landed:
+// A producer role executes the control flow around the copies of its tiles, and nothing else. Of what TMA cannot load
+// its threads load the elements. Their cp.async copies into a slot are started, then those of `lag` slots before have
+// landed:
 //
 //     mbarrier_wait(As_empty[slot], parity);          // As and Bs are filled together
 //     mbarrier_expect(As_full[slot], 8192);           // of Bs
@@ -15,7 +16,8 @@
 //         mbarrier_arrive(As_full[slot - 2], 4);      // once a warp
 //     } else started = started + 1;
 //
-// The others are told behind the loop. At most half of the slots lag, so a slot is told of before its next use waits for it.
+// The others are told behind the loop. At most half of the slots lag, so a slot is told of before its next use waits
+// for it.
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 
@@ -44,7 +46,8 @@ static bool starts_loads(const Maker *m, const TileRing *ring) {
 }
 
 // Each ring (tiles that are emptied at the same time) is loaded by warps of its own, so that none waits behind another:
-// one where TMA fills it; the others share what is left equally, in powers of two. The rest is with the last one of TMA.
+// one where TMA fills it; the others share what is left equally, in powers of two. The rest is with the last one of
+// TMA.
 void share_warps(Maker *m) {
     int64_t warps = loading_warps(m), each = 1;
     int rings = 0, gathered = 0;

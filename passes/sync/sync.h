@@ -111,7 +111,8 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
 bool sync_model_place(SyncModel *model);
 // Plays it again, awaits being no accesses: true when the plan is enough. False, too, once all checks took too long.
 bool sync_model_check(SyncModel *model);
-// Of a plan that is enough: finds operations without any one of which it is not. What it does not find may be needed too.
+// Of a plan that is enough: finds operations without any one of which it is not. What it does not find may be needed
+// too.
 void sync_model_weigh(SyncModel *model);
 
 // ---- scenarios (sync_scenarios.c) ----

@@ -814,8 +814,9 @@ static void find_written(SyncModel *m) {
     }
 }
 
-// A started MMA reads shared memory until the wait that covers it, which reads it therefore, too: what is written then is
-// ordered with the MMAs of all threads by a barrier behind that wait. Those of other blocks are complete (async_mma.c).
+// A started MMA reads shared memory until the wait that covers it, which reads it therefore, too: what is written then
+// is ordered with the MMAs of all threads by a barrier behind that wait. Those of other blocks are complete
+// (async_mma.c).
 static void read_until(SyncModel *m, Stmt *wait, Block *started) {
     int64_t pending = 0;
     expr_const(ARG(wait, WGMMA_WAIT, n).value, &pending);

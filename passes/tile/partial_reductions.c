@@ -15,10 +15,11 @@
 // `part` has an element for each thread along the axis, so that accumulating needs additions in registers only: no
 // shuffles, scratch or barriers. The language allows any grouping of the terms of a reduction.
 //
-// Candidates, any number for a `sum`, are consecutive statements of a block, with a loop among them, whose only uses of `sum` are accumulating
-// reductions of one op over one axis, from sources of one layout, and, if the op is a sum, multiplications by factors
-// that are equal for a row. Partial results start with what `sum` was filled with just before, the identity of the op or, of
-// a maximum, any constant. Without such a fill `sum` is still scaled too, and the partial results are accumulated onto it.
+// Candidates, any number for a `sum`, are consecutive statements of a block, with a loop among them, whose only uses of
+// `sum` are accumulating reductions of one op over one axis, from sources of one layout, and, if the op is a sum,
+// multiplications by factors that are equal for a row. Partial results start with what `sum` was filled with just
+// before, the identity of the op or, of a maximum, any constant. Without such a fill `sum` is still scaled too, and the
+// partial results are accumulated onto it.
 //
 // Declined: reductions within one thread, with more threads along the axis than elements, of a `sum` declared in the
 // loop, reductions that are read within the loop (a running maximum), and factors on which an `if` or a later statement

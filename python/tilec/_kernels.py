@@ -78,7 +78,7 @@ def _say(diagnostics):
 
 def _log(what, line):
     """To the logger `tilec`: compiles as information, what the emulator runs for debugging."""
-    logging = sys.modules.get("logging")   # else nobody listens
+    logging = sys.modules.get("logging")   # never imported here: without it there is no handler
     if logging:
         logging.getLogger("tilec").log(logging.INFO if what == "compile" else logging.DEBUG, line)
 

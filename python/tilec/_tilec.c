@@ -8,8 +8,8 @@
 //
 // A Launcher holds the specializations of a kernel that are loaded: a device, the compile-time values that the arguments
 // have to show, a module. A call that fits one is a launch; any other goes to the method `_call` of the class in Python,
-// which compiles, adds a specialization, and launches again. A specialization may be for one launch alone (tilec_compile_for): then all
-// that the choice of a variant depends on has to be the same.
+// which compiles, adds a specialization, and launches again. A specialization may be for one launch alone
+// (tilec_compile_for): then all that the choice of a variant depends on has to be the same.
 //
 // The state of the module is static: libtilec's context, and what is looked up once. It serves one interpreter.
 #define PY_SSIZE_T_CLEAN
@@ -485,7 +485,8 @@ static PyObject *artefact_load(PyObject *self, PyObject *args) {
     return (PyObject *)out;
 }
 
-// select(kernel, kinds, names, args, multiprocessors) -> (variant, symbol, launches, grid, threads, shared, workspace, microseconds)
+// select(kernel, kinds, names, args, multiprocessors) -> (variant, symbol, launches, grid, threads, shared, workspace,
+// microseconds)
 static PyObject *artefact_select(PyObject *self, PyObject *args) {
     const char *name, *kinds;
     PyObject *names, *values;
@@ -552,9 +553,9 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
     return out;
 }
 
-// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact, diagnostics)
-// Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap, 16 Ctrl-C does not end it. `launch` is None, or
-// (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
+// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact,
+// diagnostics) Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap, 16 Ctrl-C does not end
+// it. `launch` is None, or (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;

@@ -5,10 +5,10 @@
 //     key       entry, count of arguments, memory for scratch;   a tensor: rank, address, shape, strides;   a scalar: type, bits
 //     actions   bytes of both kinds of scratch, count;   a kernel: variant, grid, parameters with their bases, maps;   a fill
 //
-// Rows stand one behind the other in a ring, which the newest overwrites where it is full: a thousand launches of a gemm fit.
-// They are found by a set-associative table of their hashes. A row is copied out under the lock and decoded after it, so the lock
-// is held for a copy of a few hundred bytes, and nothing that may longjmp runs inside. Pages of the ring that no row has
-// reached take no memory.
+// Rows stand one behind the other in a ring, which the newest overwrites where it is full: a thousand launches of a
+// gemm fit. They are found by a set-associative table of their hashes. A row is copied out under the lock and decoded
+// after it, so the lock is held for a copy of a few hundred bytes, and nothing that may longjmp runs inside. Pages of
+// the ring that no row has reached take no memory.
 #include "runtime/plan/launch_cache.h"
 #include "support/hash.h"
 #include <pthread.h>

@@ -3,8 +3,8 @@
 //
 //     launch_time CUBIN KERNEL [LAUNCHES]        a kernel or program of three matrices [M, K], [N, K], [M, N] of 2 bytes
 //
-// Shapes that were not launched before ("cold"), a thousand of them again, one after the other ("many"), one of them again ("shape": other
-// addresses; "same"). Under callgrind,
+// Shapes that were not launched before ("cold"), a thousand of them again, one after the other ("many"), one of them
+// again ("shape": other addresses; "same"). Under callgrind,
 // which counts instructions: valgrind --tool=callgrind --toggle-collect=tilec_launch.
 #include <stdio.h>
 #include <stdlib.h>

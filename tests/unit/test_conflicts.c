@@ -72,8 +72,8 @@ typedef struct Programs {
 } Programs;
 
 // Conflicts that examples have, and explain: of the parts that blocks of a cluster read from each other (gemm.tile,
-// gemm_split_k.tile, and convolutions that are split likewise), of sums in f32 on their way to TMA (gemm_split_k.tile), and of a
-// triangular system whose blocks are read by rows and by columns (gated_delta_rule.tile).
+// gemm_split_k.tile, and convolutions that are split likewise), of sums in f32 on their way to TMA (gemm_split_k.tile),
+// and of a triangular system whose blocks are read by rows and by columns (gated_delta_rule.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0 ||
                  strncmp(kernel->name, "convolution", strlen("convolution")) == 0;
