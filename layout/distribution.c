@@ -93,13 +93,6 @@ const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t 
     return layout_finish(out);
 }
 
-const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads) {
-    Layout *tv = layout_new(arena, 2, rank);
-    layout_add(tv, TV_THREAD, threads, 0, 0);
-    for (int d = rank - 1; d >= 0; d--) layout_add(tv, TV_VALUE, shape[d], 1, d);
-    return layout_finish(tv);
-}
-
 static void add_digits(Layout *tv, const Layout *from, int input) {
     for (int i = 0; i < from->in[input].count; i++) {
         const LayoutMode *mode = &from->in[input].modes[i];

@@ -27,8 +27,6 @@ const Layout *tv_blocked(Arena *arena, int rank, const int64_t *shape, int64_t t
 // A tv_blocked in which each group of `group` neighbouring threads has consecutive blocks of dim `fast`, in the place
 // of blocks that alternate among all threads. Unchanged if one group covers the dim or each thread has one block.
 const Layout *tv_in_stretches(Arena *arena, const Layout *tv, int fast, int64_t group);
-// Every thread has every element.
-const Layout *tv_replicated(Arena *arena, int rank, const int64_t *shape, int64_t threads);
 // A tile [shape[0], shape[1]] out of tiles of one matrix instruction, whose own (lane, value) layout is given: split
 // evenly over warps[0] x warps[1] warps, warps[0] fastest; further threads replicate. Values run over the
 // instruction's own, then along dim 1, then along dim 0.

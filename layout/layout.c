@@ -222,12 +222,6 @@ int64_t layout_extent_in(const Layout *layout, int input) {
     return extent;
 }
 
-int64_t layout_size_in(const Layout *layout) {
-    int64_t size = 1;
-    for (int i = 0; i < layout->rank_in; i++) size *= layout_extent_in(layout, i);
-    return size;
-}
-
 int64_t layout_size_out(const Layout *layout) {
     int64_t size = 1;
     for (int i = 0; i < layout->rank_out; i++) size *= layout->out_shape[i];
@@ -270,19 +264,7 @@ int64_t layout_linear(const Layout *layout, const int64_t *in) {
     return linear;
 }
 
-bool layout_first_difference(const Layout *a, const Layout *b, int64_t *in) {
-    int64_t of_a[LAYOUT_MAX_RANK], of_b[LAYOUT_MAX_RANK];
-    for (int64_t n = 0, size = layout_size_in(a); n < size; n++) {
-        int64_t rest = n;
-        for (int i = 0; i < a->rank_in; rest /= layout_extent_in(a, i++)) in[i] = rest % layout_extent_in(a, i);
-        layout_eval(a, in, of_a);
-        layout_eval(b, in, of_b);
-        if (memcmp(of_a, of_b, sizeof *of_a * (size_t)a->rank_out)) return true;
-    }
-    return false;
-}
-
-static bool same_box(const Layout *a, const Layout *b) {
+bool layout_same_box(const Layout *a, const Layout *b) {
     if (a->rank_in != b->rank_in || a->rank_out != b->rank_out) return false;
     for (int o = 0; o < a->rank_out; o++)
         if (a->out_shape[o] != b->out_shape[o]) return false;
@@ -291,26 +273,31 @@ static bool same_box(const Layout *a, const Layout *b) {
     return true;
 }
 
+bool layout_mode_equal(const LayoutMode *a, const LayoutMode *b) {
+    return a->extent == b->extent && a->stride == b->stride && (a->stride == 0 || a->out == b->out);
+}
+
 static bool same_digits(const Layout *a, const Layout *b) {
     for (int i = 0; i < a->rank_in; i++) {
         if (a->in[i].count != b->in[i].count) return false;
-        for (int d = 0; d < a->in[i].count; d++) {
-            const LayoutMode *x = &a->in[i].modes[d], *y = &b->in[i].modes[d];
-            if (x->extent != y->extent || x->stride != y->stride || x->out != y->out) return false;
-        }
+        for (int d = 0; d < a->in[i].count; d++)
+            if (!layout_mode_equal(&a->in[i].modes[d], &b->in[i].modes[d])) return false;
     }
     return true;
 }
 
-// Digits without a swizzle are equal only as data; of other forms the same map may have several.
+static bool same_images(const Layout *a, const Layout *b) {
+    if (!a->bits || !b->bits) return a->bits == b->bits;
+    for (int bit = 0, count = bits_in(a->rank_in, a->bits); bit < count; bit++)
+        for (int o = 0; o < a->rank_out; o++)
+            if (a->bits->images[bit][o] != b->bits->images[bit][o]) return false;
+    return true;
+}
+
 bool layout_equal(const Layout *a, const Layout *b) {
-    int64_t at[LAYOUT_MAX_RANK];
     if (a == b) return true;
-    if (!a || !b || !same_box(a, b)) return false;
-    bool plain = !a->bits && !b->bits && !a->swizzle.bits && !b->swizzle.bits;
-    bool alike = !a->bits && !b->bits && a->element_bits == b->element_bits &&
-                 !memcmp(&a->swizzle, &b->swizzle, sizeof a->swizzle) && same_digits(a, b);
-    return alike || (!plain && !layout_first_difference(a, b, at));
+    return a && b && layout_same_box(a, b) && a->element_bits == b->element_bits &&
+           !memcmp(&a->swizzle, &b->swizzle, sizeof a->swizzle) && same_digits(a, b) && same_images(a, b);
 }
 
 // The run's bits are the lowest of the last input and of the last output, and nothing else reaches those.

@@ -84,17 +84,17 @@ char *layout_text(Arena *arena, const Layout *layout);
 
 // ---- queries ----
 int64_t layout_extent_in(const Layout *layout, int input);   // product of its digits
-int64_t layout_size_in(const Layout *layout);                // product over inputs
 int64_t layout_size_out(const Layout *layout);               // product of out_shape: physical size in elements
 void layout_eval(const Layout *layout, const int64_t *in, int64_t *out);   // with swizzle
 int64_t layout_linear(const Layout *layout, const int64_t *in);            // row-major over out_shape, with swizzle
 Swizzle layout_swizzle(const Layout *layout);                              // of the last output's elements
-bool layout_equal(const Layout *a, const Layout *b);                       // the same map
+bool layout_same_box(const Layout *a, const Layout *b);                    // the same extents of inputs and outputs
+bool layout_mode_equal(const LayoutMode *a, const LayoutMode *b);
+// The same map in the same form. Forms are normal, so that layouts of elements of one size have one form for a map.
+bool layout_equal(const Layout *a, const Layout *b);
 // Whether the swizzle of the last index alone is that of the whole offset: with other outputs in front, a whole number
 // of periods lies between their steps.
 bool layout_swizzle_is_whole(const Layout *layout);
-// The first input, the first coordinate fastest, where two layouts of the same inputs differ; false: nowhere.
-bool layout_first_difference(const Layout *a, const Layout *b, int64_t *in);
 // Runs of `run` elements along the last input lie together, in order, at multiples of `run`.
 bool layout_keeps_runs(const Layout *layout, int64_t run);
 // Bytes after which the swizzle's pattern repeats, which the buffer must be aligned to; 1 without a swizzle.

@@ -96,21 +96,6 @@ static uint64_t pivots_of(const uint64_t *rows, int rank) {
 
 enum { MOST_VECTORS = 2 * 64 };
 
-int bits_nullspace(const uint64_t *vectors, int count, int dim, uint64_t *basis) {
-    uint64_t rows[MOST_VECTORS];
-    memcpy(rows, vectors, sizeof *rows * (size_t)count);
-    int rank = bits_echelon(rows, count), found = 0;
-    uint64_t pivots = pivots_of(rows, rank);
-    for (int bit = 0; bit < dim; bit++) {
-        if (pivots >> bit & 1) continue;
-        uint64_t x = (uint64_t)1 << bit;
-        for (int i = 0; i < rank; i++)
-            if (rows[i] >> bit & 1) x |= rows[i] & -rows[i];
-        basis[found++] = x;
-    }
-    return found;
-}
-
 int bits_complement(const uint64_t *vectors, int count, int dim, uint64_t *basis) {
     uint64_t rows[MOST_VECTORS];
     memcpy(rows, vectors, sizeof *rows * (size_t)count);
@@ -127,8 +112,7 @@ static bool all_units(const uint64_t *vectors, int count) {
     return true;
 }
 
-int bits_intersection(LayoutContext *cx, const uint64_t *a, int a_count, const uint64_t *b, int b_count, int dim,
-                      uint64_t *basis) {
+int bits_intersection(const uint64_t *a, int a_count, const uint64_t *b, int b_count, uint64_t *basis) {
     if (all_units(a, a_count) && all_units(b, b_count)) {
         uint64_t in_b = 0;
         int found = 0;
@@ -137,11 +121,19 @@ int bits_intersection(LayoutContext *cx, const uint64_t *a, int a_count, const u
             if (a[i] & in_b) basis[found++] = a[i];
         return found;
     }
-    // x is in both spans iff it is orthogonal to what is orthogonal to either.
-    uint64_t *orthogonal = NEW_ARRAY(cx->arena, uint64_t, MOST_VECTORS);
-    int count = bits_nullspace(a, a_count, dim, orthogonal);
-    count += bits_nullspace(b, b_count, dim, orthogonal + count);
-    return bits_nullspace(orthogonal, count, dim, basis);
+    // What is a sum of a and a sum of b is what the a of a sum that is 0 add up to: one for each vector that depends on
+    // those before it.
+    Echelon e = {{0}, {0}};   // `sum`: of the vectors of a that are in a row
+    int found = 0;
+    for (int i = 0; i < a_count + b_count; i++) {
+        uint64_t vector = i < a_count ? a[i] : b[i - a_count], sum = i < a_count ? vector : 0;
+        uint64_t rest = reduce(&e, vector, &sum);
+        if (!rest && i >= a_count && sum) basis[found++] = sum;
+        if (!rest) continue;
+        e.row[63 - __builtin_clzll(rest)] = rest;
+        e.sum[63 - __builtin_clzll(rest)] = sum;
+    }
+    return bits_echelon(basis, found);
 }
 
 // ---- dims ----

@@ -63,9 +63,8 @@ bool bits_express(const uint64_t *vectors, int count, uint64_t wanted, uint64_t 
 uint64_t bits_largest(const uint64_t *vectors, int count);                        // of the sums of any of them
 uint64_t bits_largest_from(const uint64_t *vectors, int count, uint64_t start);   // of `start` and any of them
 // The reduced echelon form whose leading bits are the lowest ones: row i has its lowest bit where no other row has one.
-int bits_echelon(uint64_t *vectors, int count);                                     // in place; returns the rank
-int bits_nullspace(const uint64_t *vectors, int count, int dim, uint64_t *basis);   // x with v . x = 0 for all v
-int bits_intersection(LayoutContext *cx, const uint64_t *a, int a_count, const uint64_t *b, int b_count, int dim,
+int bits_echelon(uint64_t *vectors, int count);   // in place; returns the rank
+int bits_intersection(const uint64_t *a, int a_count, const uint64_t *b, int b_count,
                       uint64_t *basis);   // of the spans; unit vectors keep a's order
 int bits_complement(const uint64_t *vectors, int count, int dim,
                     uint64_t *basis);   // unit vectors that complete a basis

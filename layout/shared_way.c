@@ -124,23 +124,16 @@ static bool fits_transposed(const Search *s, const Side *side, const Vectors *pl
     return s->element_bits == 16;
 }
 
-// The first register that is not in the row: it names rows of a transposed matrix.
-static bool row_register(const Side *side, const Vectors *place, uint64_t *found) {
-    for (int i = 0; i < side->registers.count; i++) {
-        *found = side->registers.items[i];
-        if (!has(place, *found)) return true;
-    }
-    return false;
-}
-
-// False: the instruction does not move this place's first 16 bytes as a row.
+// False: the instruction does not move this place's first 16 bytes as a row. Rows of a transposed matrix are the first
+// register that is not in the row, and two lanes.
 static bool matrix_access(const Search *s, const Side *side, const Vectors *place, bool transposed, Access *access) {
     int row = log2_floor(WIDEST_BITS / s->element_bits), first = transposed ? 0 : LANE_BITS - ROW_LANES;
     *access = (Access){transposed ? SHARED_MATRIX_TRANSPOSED : SHARED_MATRIX, row, {0}};
     if (!side->matrix || s->element_bits > WORD_BITS || place->count < row || side->lanes.count < LANE_BITS)
         return false;
     if (!(transposed ? fits_transposed : fits_matrix)(s, side, place)) return false;
-    if (transposed) access->across.count = row_register(side, place, &access->across.items[0]);
+    for (int i = 0; transposed && i < side->registers.count && !access->across.count; i++)
+        if (!has(place, side->registers.items[i])) push(&access->across, side->registers.items[i]);
     for (int i = access->across.count; i < ROW_LANES; i++) push(&access->across, side->lanes.items[first++]);
     for (int i = 0; i < ROW_LANES; i++)
         if (!access->across.items[i] || has(place, access->across.items[i])) return false;
@@ -180,7 +173,7 @@ static Vectors segment_outside(const Search *s, const Vectors *place, const Acce
                                int length) {
     Vectors a = joined(place, &store->across), b = joined(place, &load->across), both = joined(&a, &b), common = {0};
     Vectors segment = {0};
-    common.count = bits_intersection(s->cx, a.items, a.count, b.items, b.count, s->bits, common.items);
+    common.count = bits_intersection(a.items, a.count, b.items, b.count, common.items);
     Vectors only_a = beyond(&a, &common), only_b = beyond(&b, &common), inner = beyond(&common, place);
     segment.count = bits_complement(both.items, both.count, s->bits, segment.items);
     sort(&only_a);

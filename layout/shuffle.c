@@ -45,15 +45,6 @@ static void add_bits(LayoutContext *cx, Binary *side, int64_t extent, int64_t we
     }
 }
 
-static void add_odd(LayoutContext *cx, Binary *side, LayoutMode mode, int64_t weight) {
-    if (side->odd_count == SHUFFLE_REPEATS) {
-        layout_refuse(cx, "too many odd extents");
-        return;
-    }
-    side->odd[side->odd_count] = mode;
-    side->odd_weight[side->odd_count++] = weight;
-}
-
 static Binary split(LayoutContext *cx, const Layout *tv) {
     Binary side = {.layout = tv};
     int64_t weight = 1;
@@ -66,7 +57,11 @@ static Binary split(LayoutContext *cx, const Layout *tv) {
         int64_t two = mode->extent & -mode->extent, odd = mode->extent / two;
         layout_add(layout, TV_VALUE, two, mode->stride, mode->out);
         add_bits(cx, &side, two, weight);
-        if (odd > 1) add_odd(cx, &side, (LayoutMode){odd, mode->stride * two, mode->out}, weight * two);
+        if (odd > 1 && side.odd_count == SHUFFLE_REPEATS) layout_refuse(cx, "too many odd extents");
+        else if (odd > 1) {
+            side.odd[side.odd_count] = (LayoutMode){odd, mode->stride * two, mode->out};
+            side.odd_weight[side.odd_count++] = weight * two;
+        }
         weight *= mode->extent;
     }
     side.layout = layout_finish(layout);
@@ -74,16 +69,12 @@ static Binary split(LayoutContext *cx, const Layout *tv) {
     return side;
 }
 
-static bool same_digit(const LayoutMode *a, const LayoutMode *b) {
-    return a->extent == b->extent && a->stride == b->stride && (a->stride == 0 || a->out == b->out);
-}
-
 static void pair_repeats(LayoutContext *cx, ShufflePlan *plan, const Binary *source, const Binary *destination) {
     bool taken[SHUFFLE_REPEATS] = {false};
     if (source->odd_count != destination->odd_count) layout_refuse(cx, "odd extents on one side");
     for (int i = 0; i < destination->odd_count && !cx->failed; i++) {
         int j = 0;
-        while (j < source->odd_count && (taken[j] || !same_digit(&source->odd[j], &destination->odd[i]))) j++;
+        while (j < source->odd_count && (taken[j] || !layout_mode_equal(&source->odd[j], &destination->odd[i]))) j++;
         if (j == source->odd_count) {
             layout_refuse(cx, "odd extents at other places");
             return;

@@ -4,8 +4,7 @@
     layout_coverage.py SOURCE_DIR BUILD_DIR [--list]      (a release build by Ninja; --list prints all counts)
 
 The sources of layout/ are compiled anew with counters and linked in the place of those of the build; then the examples go through
-all passes for each target, printed and read back after each, and their layouts are drawn. Left out are functions that only say why something is refused (ERROR_PATHS), and those for layouts that no example has (OTHER), each
-with what it is for.
+all passes for each target, printed and read back after each, and their layouts are drawn. Left out are functions that only say why something is refused (ERROR_PATHS).
 """
 import concurrent.futures
 import json
@@ -19,13 +18,6 @@ import tempfile
 
 TARGETS = ["sm_80", "sm_90a", "sm_120a"]
 ERROR_PATHS = {"refuse", "layout_refuse", "make_printable", "unexpected", "too_large"}
-OTHER = {
-    "tv_replicated": "fragments without any anchor",
-    "layout_first_difference": "equality of layouts of different forms", "layout_size_in": "the same",
-    "bits_nullspace": "spans of sums of bits, in linear layouts of a source",
-    "row_register": "matrices transposed on their way through shared memory",
-    "add_odd": "shuffles of odd extents", "same_digit": "the same",
-}
 
 
 def do(command, **options):
@@ -84,7 +76,7 @@ def main():
         for (file, function), times in sorted(found.items()):
             print(f"{times:12}  {file}  {function}")
     unused = [f"{file}: {function}" for (file, function), times in sorted(found.items())
-              if not times and function not in ERROR_PATHS and function not in OTHER]
+              if not times and function not in ERROR_PATHS]
     if unused:
         sys.exit("no example runs these functions of layout/; what only the calculator uses is in layout/calculator:\n" + "\n".join(unused))
     print(f"{len(found)} functions of layout/ run")

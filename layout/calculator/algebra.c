@@ -235,6 +235,31 @@ static int rank_of_images(const Layout *layout) {
     return bits_rank(columns, count);
 }
 
+int64_t layout_size_in(const Layout *layout) {
+    int64_t size = 1;
+    for (int i = 0; i < layout->rank_in; i++) size *= layout_extent_in(layout, i);
+    return size;
+}
+
+static bool same_values(const Layout *a, const Layout *b) {
+    int64_t in[LAYOUT_MAX_RANK], of_a[LAYOUT_MAX_RANK], of_b[LAYOUT_MAX_RANK];
+    for (int64_t n = 0, size = layout_size_in(a); n < size; n++) {
+        int64_t rest = n;
+        for (int i = 0; i < a->rank_in; rest /= layout_extent_in(a, i++)) in[i] = rest % layout_extent_in(a, i);
+        layout_eval(a, in, of_a);
+        layout_eval(b, in, of_b);
+        if (memcmp(of_a, of_b, sizeof *of_a * (size_t)a->rank_out)) return false;
+    }
+    return true;
+}
+
+// Digits without a swizzle are one map only in one form.
+bool layout_same_map(const Layout *a, const Layout *b) {
+    if (layout_equal(a, b)) return true;
+    bool plain = !a->bits && !b->bits && !a->swizzle.bits && !b->swizzle.bits;
+    return !plain && layout_same_box(a, b) && same_values(a, b);
+}
+
 // A swizzle is a bijection.
 bool layout_injective(const Layout *layout) {
     if (layout->bits) return (int64_t)1 << rank_of_images(layout) == layout_size_in(layout);
@@ -335,7 +360,7 @@ const Layout *layout_invert_and_compose(LayoutContext *cx, const Layout *a, cons
     const Layout *found = cx->failed ? NULL : layout_compose(cx, inverse, a);
     const Layout *back = found ? layout_compose(cx, outer, found) : NULL;
     if (cx->failed) return NULL;
-    if (layout_equal(back, a)) return found;
+    if (layout_same_map(back, a)) return found;
     return none(cx, "the outer layout does not reach every value");
 }
 
@@ -412,7 +437,7 @@ const Layout *layout_divide(LayoutContext *cx, const Layout *a, const Layout *b)
     const Layout *rest = digits ? quotient_of_digits(cx, a, b) : quotient_of_bits(cx, a, b);
     LayoutContext trial = layout_context(cx->arena);
     const Layout *back = rest ? layout_product(&trial, b, rest) : NULL;
-    if (back && layout_equal(back, a)) return rest;
+    if (back && layout_same_map(back, a)) return rest;
     return none(cx, "the layout is no product of that one with another");
 }
 
@@ -426,12 +451,27 @@ static const Layout *image_of_bits(LayoutContext *cx, Linear a, int element_bits
     return layout_of_linear(cx, linear_make(cx, &in, 1, a.outs, a.out_count, rows), element_bits);
 }
 
+// x with v . x = 0 for all v.
+static int nullspace(uint64_t *vectors, int count, int dim, uint64_t *basis) {
+    int rank = bits_echelon(vectors, count), found = 0;
+    uint64_t pivots = 0;
+    for (int i = 0; i < rank; i++) pivots |= vectors[i] & -vectors[i];
+    for (int bit = 0; bit < dim; bit++) {
+        if (pivots >> bit & 1) continue;
+        uint64_t x = (uint64_t)1 << bit;
+        for (int i = 0; i < rank; i++)
+            if (vectors[i] >> bit & 1) x |= vectors[i] & -vectors[i];
+        basis[found++] = x;
+    }
+    return found;
+}
+
 static const Layout *kernel_of_bits(LayoutContext *cx, Linear a) {
     uint64_t rows[LINEAR_MAX_BITS] = {0}, basis[LINEAR_MAX_BITS];
     int in_bits = linear_in_bits(a), out_bits = linear_out_bits(a);
     for (int bit = 0; bit < out_bits; bit++)
         for (int i = 0; i < in_bits; i++) rows[bit] |= (a.columns[i] >> bit & 1) << i;
-    LinearDim in = {"0", bits_nullspace(rows, out_bits, in_bits, basis)};
+    LinearDim in = {"0", nullspace(rows, out_bits, in_bits, basis)};
     return layout_of_linear(cx, linear_make(cx, &in, 1, a.ins, a.in_count, basis), 0);
 }
 

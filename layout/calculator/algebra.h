@@ -25,4 +25,6 @@ const Layout *layout_divide(LayoutContext *cx, const Layout *a, const Layout *b)
 const Layout *layout_image(LayoutContext *cx, const Layout *a);
 const Layout *layout_kernel(LayoutContext *cx, const Layout *a);
 
-bool layout_injective(const Layout *layout);   // broadcasts make it false
+int64_t layout_size_in(const Layout *layout);             // product over inputs
+bool layout_same_map(const Layout *a, const Layout *b);   // whatever their forms
+bool layout_injective(const Layout *layout);              // broadcasts make it false

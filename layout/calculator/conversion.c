@@ -8,6 +8,7 @@
 // (Koenig), and no fewer do. With copies the number is that of the lowest lane that holds the element, for all that
 // need it.
 #include "layout/calculator/conversion.h"
+#include "layout/calculator/algebra.h"
 #include "layout/calculator/tuple.h"
 #include "layout/distribution.h"
 #include "layout/matrix.h"
@@ -160,7 +161,7 @@ Conversion conversion_of(LayoutContext *cx, const Layout *source, const Layout *
     bool alike = source->rank_in == 2 && destination->rank_in == 2 && source->rank_out == destination->rank_out &&
                  tv_threads(source) == tv_threads(destination);
     if (!alike) return layout_refuse(cx, "the distributions have other threads or tiles than each other"), nothing;
-    if (layout_equal(source, destination)) return nothing;
+    if (layout_same_map(source, destination)) return nothing;
     LayoutContext trial = layout_context(cx->arena);
     Linear from = distribution_to_linear(&trial, source, lanes),
            to = distribution_to_linear(&trial, destination, lanes);

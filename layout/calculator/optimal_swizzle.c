@@ -67,9 +67,9 @@ static Bits not_in(const Bits *set, const Bits *excluded) {
     return kept;
 }
 
-static Bits common(LayoutContext *cx, const Bits *a, const Bits *b, int dim) {
+static Bits common(const Bits *a, const Bits *b) {
     Bits set = {{0}, 0};
-    set.count = bits_intersection(cx, a->items, a->count, b->items, b->count, dim, set.items);
+    set.count = bits_intersection(a->items, a->count, b->items, b->count, set.items);
     return set;
 }
 
@@ -98,8 +98,7 @@ static void sort(Bits *set) {
 typedef enum { BY_NEITHER, BY_SOURCE, BY_DESTINATION } VectorSide;
 
 // Fills the vector to a word with bits that are registers on one side and warps on the other, then with warps.
-static VectorSide fill_word(LayoutContext *cx, Linear source, Linear destination, int word_bits, int dim,
-                            Bits *vector) {
+static VectorSide fill_word(Linear source, Linear destination, int word_bits, Bits *vector) {
     Bits zeros = {{0}, 0}, source_regs = images(source, "register"), destination_regs = images(destination, "register");
     Bits source_warps = images(source, "warp"), destination_warps = images(destination, "warp");
     Bits block = images(source, "block");
@@ -107,14 +106,14 @@ static VectorSide fill_word(LayoutContext *cx, Linear source, Linear destination
     destination_warps = nonzero_not_in(&destination_warps, &zeros);
     source_regs = not_in(&source_regs, vector);
     destination_regs = not_in(&destination_regs, vector);
-    Bits from_source = common(cx, &source_regs, &destination_warps, dim);
-    Bits from_destination = common(cx, &destination_regs, &source_warps, dim);
+    Bits from_source = common(&source_regs, &destination_warps);
+    Bits from_destination = common(&destination_regs, &source_warps);
     bool by_source = from_source.count > from_destination.count;
     if (from_source.count == from_destination.count && from_source.count > 0)
         by_source = smallest(&from_source) < smallest(&from_destination);   // the lowest basis needs fewer permutes
     append(vector, by_source ? &from_source : &from_destination);
     if (vector->count < word_bits) {
-        Bits both = common(cx, &source_warps, &destination_warps, dim);
+        Bits both = common(&source_warps, &destination_warps);
         append(vector, &both);
     }
     for (int i = 0; vector->count < word_bits && (i < source_warps.count || i < destination_warps.count); i++) {
@@ -127,13 +126,12 @@ static VectorSide fill_word(LayoutContext *cx, Linear source, Linear destination
     return by_source ? BY_SOURCE : BY_DESTINATION;
 }
 
-static VectorSide choose_vector(LayoutContext *cx, Linear source, Linear destination, int element_bits, Bits *vector) {
-    int dim = linear_out_bits(source);
+static VectorSide choose_vector(Linear source, Linear destination, int element_bits, Bits *vector) {
     Bits source_regs = images(source, "register"), destination_regs = images(destination, "register");
-    *vector = common(cx, &source_regs, &destination_regs, dim);
+    *vector = common(&source_regs, &destination_regs);
     truncate_to(vector, log2_floor(WIDEST_BITS / element_bits));
     if (((int64_t)element_bits << vector->count) >= WORD_BITS) return BY_NEITHER;
-    return fill_word(cx, source, destination, log2_floor(WORD_BITS / element_bits), dim, vector);
+    return fill_word(source, destination, log2_floor(WORD_BITS / element_bits), vector);
 }
 
 // ---- 2 lanes ----
@@ -274,17 +272,16 @@ static Linear build(LayoutContext *cx, Linear source, Linear destination, int el
 Linear optimal_swizzle(LayoutContext *cx, Linear source, Linear destination, int element_bits) {
     if (!check_sides(cx, source, destination, element_bits)) return linear_empty();
     Attempt attempt = {.kept_reps = 0};
-    attempt.side = choose_vector(cx, source, destination, element_bits, &attempt.vector);
+    attempt.side = choose_vector(source, destination, element_bits, &attempt.vector);
     attempt.writers = active_lanes(source, attempt.vector.count, element_bits);
     attempt.readers = active_lanes(destination, attempt.vector.count, element_bits);
     return build(cx, source, destination, element_bits, &attempt);
 }
 
-static SwizzleConflicts conflicts_in(LayoutContext *cx, Linear shared, const Bits *writers, const Bits *readers) {
+static SwizzleConflicts conflicts_in(Linear shared, const Bits *writers, const Bits *readers) {
     Bits segment = images(shared, "segment");
-    int dim = linear_out_bits(shared);
-    int64_t write = (int64_t)1 << common(cx, &segment, writers, dim).count;
-    int64_t read = (int64_t)1 << common(cx, &segment, readers, dim).count;
+    int64_t write = (int64_t)1 << common(&segment, writers).count;
+    int64_t read = (int64_t)1 << common(&segment, readers).count;
     return (SwizzleConflicts){read - 1, write - 1};
 }
 
@@ -300,5 +297,5 @@ SwizzleConflicts optimal_swizzle_conflicts(LayoutContext *cx, Linear source, Lin
     }
     Bits writers = active_lanes(source, shared.ins[in].bits, element_bits);
     Bits readers = active_lanes(destination, shared.ins[in].bits, element_bits);
-    return conflicts_in(cx, shared, &writers, &readers);
+    return conflicts_in(shared, &writers, &readers);
 }

@@ -359,10 +359,11 @@ static void infer_free(Inference *inference) {
 
 // A layout in which every thread holds every element: the buffer's own layout if it is one.
 static const Layout *replicated(Inference *inference, const Buf *buf) {
-    int64_t shape[LAYOUT_MAX_RANK];
     if (tv_replicas(buf->layout) == tv_threads(buf->layout)) return buf->layout;
-    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-    return tv_replicated(inference->arena, buf->rank, shape, inference->threads);
+    Layout *tv = layout_new(inference->arena, 2, buf->rank);
+    layout_add(tv, TV_THREAD, inference->threads, 0, 0);
+    for (int d = buf->rank - 1; d >= 0; d--) layout_add(tv, TV_VALUE, buf_extent(buf, d), 1, d);
+    return layout_finish(tv);
 }
 
 static const Layout *reduced_layout(Inference *inference, const Item *item, const Layout *map) {
