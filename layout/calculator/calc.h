@@ -12,7 +12,7 @@
 // layout or a tiler where one is wanted; a tuple of layouts is the layout of those modes. `calc_help` lists the
 // functions.
 #pragma once
-#include "layout/calculator/draw.h"
+#include "layout/calculator/convert.h"
 #include "layout/calculator/linear_algebra.h"
 #include <stdio.h>
 
@@ -26,6 +26,7 @@ typedef struct CalcValue {
     Swizzle swizzle;
     Linear linear;
     const char *text;
+    const ConvertSides *conversion;   // of a text that `convert` gives, else NULL
 } CalcValue;
 
 typedef struct Calc Calc;   // the names defined so far

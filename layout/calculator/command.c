@@ -35,7 +35,8 @@ static const char usage[] =
     "    --view=owners           threads and values of a thread-value layout over --tile=(M,N);\n"
     "                            linear layouts of registers and lanes are shown so without asking\n"
     "    --view=banks            banks of shared memory, for elements of --bits=16 and --access=16 bytes per lane\n"
-    "    --explain               of convert(a, b): where each bit comes from, accesses and wavefronts\n"
+    "    --explain               of convert(a, b): where each bit comes from, accesses and wavefronts;\n"
+    "                            with --svg, --html, --table: source, shared memory and destination\n"
     "    --static                print integers as CuTe's static ones, _8\n"
     "    --expand=FILE           a text in which {{expressions}} are replaced by their values\n"
     "    --batch                 one question per line of standard input, one answer per line\n"
@@ -109,9 +110,24 @@ static Drawing drawing_of(LayoutContext *cx, const Options *o, Swizzled a) {
     return draw_owners(cx, a.layout, tile);
 }
 
+static char *rendered(LayoutContext *cx, const Options *o, const Drawing *drawings, int count) {
+    if (cx->failed) return NULL;
+    if (o->format == AS_SVG) return draw_svgs(cx, drawings, count);
+    if (o->format == AS_HTML) return draw_html(cx, drawings, count);
+    StrBuf out;
+    sb_init(&out, cx->arena);
+    for (int i = 0; i < count; i++) sb_str(&out, draw_text(cx, drawings[i]));
+    return out.text;
+}
+
 static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue value) {
     if (o->format == AS_TEXT && !o->view_given)
         return arena_printf(cx->arena, "%s\n", calc_text(calc, value, o->static_mark));
+    if (value.conversion) {
+        Drawing drawings[CONVERT_DRAWINGS];
+        int count = convert_draw(cx, value.conversion, drawings);
+        return rendered(cx, o, drawings, count);
+    }
     if (value.kind == CALC_TUPLE)
         value = calc_run(calc, arena_printf(cx->arena, "make_layout(%s)", calc_text(calc, value, false)));
     if (value.kind != CALC_LAYOUT && value.kind != CALC_LINEAR)
@@ -121,10 +137,7 @@ static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue va
     if (value.kind == CALC_LAYOUT && o->format <= AS_TABLE && o->view == VIEW_VALUES)
         return draw_table(cx, value.layout, o->static_mark);
     Drawing d = value.kind == CALC_LINEAR ? draw_linear(cx, value.linear) : drawing_of(cx, o, value.layout);
-    if (cx->failed) return NULL;
-    if (o->format == AS_SVG) return draw_svg(cx, d);
-    if (o->format == AS_HTML) return draw_html(cx, &d, 1);
-    return draw_text(cx, d);
+    return rendered(cx, o, &d, 1);
 }
 
 static char *read_file(Arena *arena, const char *path) {

@@ -1,8 +1,9 @@
 #include "layout/calculator/convert.h"
-#include "layout/calculator/draw.h"
 #include "layout/shared_way.h"
 #include "layout/shuffle.h"
 #include "support/vec.h"
+
+enum { WARP = 32 };
 
 static void print_kind(StrBuf *out, Conversion c) {
     static const char *const kinds[] = {"nothing moves", "in registers", "by shuffles", "through shared memory"};
@@ -85,28 +86,32 @@ static void count_words(LayoutContext *cx, Conversion *c, Linear source, Linear 
     c->fewest = c->fewest && c->shuffles <= least;
 }
 
-static char *explained(LayoutContext *cx, Conversion c, Linear source, Linear destination, int element_bits) {
+static Conversion conversion_between(LayoutContext *cx, const ConvertSides *sides) {
+    Conversion c;
+    if (sides->from) {
+        int64_t shape[LAYOUT_MAX_RANK];
+        for (int o = 0; o < sides->from->rank_out && o < sides->to->rank_out; o++)
+            shape[o] = sides->from->out_shape[o] < sides->to->out_shape[o] ? sides->from->out_shape[o]
+                                                                           : sides->to->out_shape[o];
+        c = conversion_of(cx, sides->from, sides->to, shape, WARP);
+    } else {
+        c = conversion_by_rank(cx, sides->source, sides->destination);
+        if (!cx->failed && linear_equal(sides->source, sides->destination)) c.kind = CONVERT_NOTHING;
+    }
+    if (!cx->failed && sides->linear) count_words(cx, &c, sides->source, sides->destination, sides->element_bits);
+    return c;
+}
+
+char *convert_text(LayoutContext *cx, const ConvertSides *sides, bool explain) {
     StrBuf out;
     sb_init(&out, cx->arena);
-    print_kind(&out, c);
-    print_bits(cx, &out, source, destination);
-    if (c.kind == CONVERT_BY_SHARED) print_way(cx, &out, source, destination, element_bits);
-    return out.text;
-}
-
-static char *kind_text(Arena *arena, Conversion c) {
-    StrBuf out;
-    sb_init(&out, arena);
-    print_kind(&out, c);
-    return out.text;
-}
-
-char *convert_text(LayoutContext *cx, Linear source, Linear destination, int element_bits, bool explain) {
-    Conversion c = conversion_by_rank(cx, source, destination);
+    Conversion c = conversion_between(cx, sides);
     if (cx->failed) return NULL;
-    if (linear_equal(source, destination)) c.kind = CONVERT_NOTHING;
-    count_words(cx, &c, source, destination, element_bits);
-    return explain ? explained(cx, c, source, destination, element_bits) : kind_text(cx->arena, c);
+    print_kind(&out, c);
+    if (!explain || !sides->linear) return out.text;
+    print_bits(cx, &out, sides->source, sides->destination);
+    if (c.kind == CONVERT_BY_SHARED) print_way(cx, &out, sides->source, sides->destination, sides->element_bits);
+    return out.text;
 }
 
 static const Layout *parse(LayoutContext *cx, const char *text) {
@@ -116,18 +121,45 @@ static const Layout *parse(LayoutContext *cx, const char *text) {
     return layout;
 }
 
-char *convert_layouts_text(LayoutContext *cx, const char *source, const char *destination, int element_bits,
-                           bool explain) {
-    enum { WARP = 32 };
+ConvertSides convert_sides(LayoutContext *cx, const char *source, const char *destination, int element_bits) {
+    ConvertSides sides = {.element_bits = element_bits};
     const Layout *from = parse(cx, source), *to = parse(cx, destination);
-    int64_t shape[LAYOUT_MAX_RANK];
-    if (cx->failed) return NULL;
-    for (int o = 0; o < from->rank_out && o < to->rank_out; o++)
-        shape[o] = from->out_shape[o] < to->out_shape[o] ? from->out_shape[o] : to->out_shape[o];
-    Conversion c = conversion_of(cx, from, to, shape, WARP);
+    if (cx->failed) return sides;
     LayoutContext trial = layout_context(cx->arena);
-    Linear a = distribution_to_linear(&trial, from, WARP), b = distribution_to_linear(&trial, to, WARP);
-    if (cx->failed) return NULL;
-    if (!trial.failed) count_words(cx, &c, a, b, element_bits);
-    return explain && !trial.failed ? explained(cx, c, a, b, element_bits) : kind_text(cx->arena, c);
+    sides.from = from, sides.to = to;
+    sides.source = distribution_to_linear(&trial, from, WARP);
+    sides.destination = distribution_to_linear(&trial, to, WARP);
+    sides.linear = !trial.failed;
+    return sides;
+}
+
+// Of the same tile, cell by cell.
+static void colour_by_source(Drawing *destination, const Drawing *source) {
+    if (destination->rows != source->rows || destination->columns != source->columns) return;
+    for (int i = 0; i < source->rows * source->columns; i++) destination->cells[i].colour = source->cells[i].colour;
+}
+
+int convert_draw(LayoutContext *cx, const ConvertSides *sides, Drawing *drawings) {
+    int count = 0;
+    Conversion c = conversion_between(cx, sides);
+    if (cx->failed) return 0;
+    bool linear = sides->linear;
+    drawings[count++] =
+        linear ? draw_linear(cx, sides->source)
+               : draw_distribution(cx, layout_text(cx->arena, sides->from), sides->from, sides->from->out_shape);
+    if (linear && c.kind == CONVERT_BY_SHARED) {
+        SharedMachine machine = {nvidia_memory, true, true};
+        SharedWay way = shared_way(cx, sides->source, sides->destination, sides->element_bits, machine);
+        if (!cx->failed) drawings[count++] = draw_linear(cx, way.shared);
+    }
+    if (cx->failed) return 0;
+    Drawing *last = &drawings[count++];
+    *last = linear ? draw_linear(cx, sides->destination)
+                   : draw_distribution(cx, layout_text(cx->arena, sides->to), sides->to, sides->to->out_shape);
+    StrBuf how;
+    sb_init(&how, cx->arena);
+    print_kind(&how, c);
+    if (!cx->failed) colour_by_source(last, &drawings[0]);
+    last->caption = arena_printf(cx->arena, "%s; colours are those of the source's threads", sb_text(&how));
+    return count;
 }

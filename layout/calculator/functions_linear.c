@@ -208,12 +208,13 @@ CalcValue f_ldmatrix(Calc *c, const CalcValue *v, int count) {
 // Linear layouts, or in quotes layouts in the compiler's notation.
 CalcValue f_convert(Calc *c, const CalcValue *v, int count) {
     int element_bits = count > 2 ? as_small(c, v[2]) : 32;
-    if (v[0].kind == CALC_TEXT || v[1].kind == CALC_TEXT) {
-        const char *a = as_text(c, v[0]), *b = as_text(c, v[1]);
-        return of_text(c->cx->failed ? "" : convert_layouts_text(c->cx, a, b, element_bits, c->explain));
-    }
-    Linear a = as_linear(c, v[0]), b = as_linear(c, v[1]);
-    return of_text(c->cx->failed ? "" : convert_text(c->cx, a, b, element_bits, c->explain));
+    ConvertSides *sides = NEW(c->cx->arena, ConvertSides);
+    if (v[0].kind == CALC_TEXT || v[1].kind == CALC_TEXT)
+        *sides = convert_sides(c->cx, as_text(c, v[0]), as_text(c, v[1]), element_bits);
+    else *sides = (ConvertSides){as_linear(c, v[0]), as_linear(c, v[1]), NULL, NULL, true, element_bits};
+    CalcValue value = of_text(c->cx->failed ? "" : convert_text(c->cx, sides, c->explain));
+    value.conversion = sides;
+    return value;
 }
 
 // ---- encodings: shape, then the encoding's numbers, then those of the cluster (absent: one CTA) ----

@@ -207,19 +207,25 @@ static void copies_are_counted_once(void **state) {
     assert_false(c.fewest);
 }
 
+static char *conversion_text(LayoutContext *cx, const char *source, const char *destination, int element_bits,
+                             bool explain) {
+    ConvertSides sides = convert_sides(cx, source, destination, element_bits);
+    return convert_text(cx, &sides, explain);
+}
+
 static void explanations(void **state) {
     LayoutContext cx = layout_context(*state);
     const char *rows = "(32,8):(1@0,1@1)", *columns = "((8,4),8):((1@1,8@0),1@0)";
     assert_string_equal(
-        convert_layouts_text(&cx, rows, rows, 16, true),
+        conversion_text(&cx, rows, rows, 16, true),
         "nothing moves\n    register 1 from register 1\n    register 2 from register 2\n    register 4 from "
         "register 4\n    lane 1 from lane 1\n    lane 2 from lane 2\n    lane 4 from lane 4\n    lane 8 from "
         "lane 8\n    lane 16 from lane 16");
-    assert_string_equal(convert_layouts_text(&cx, rows, columns, 16, false), "by shuffles: 7 per thread");
-    assert_non_null(strstr(convert_layouts_text(&cx, rows, columns, 16, true), "register 1 from lane 1"));
+    assert_string_equal(conversion_text(&cx, rows, columns, 16, false), "by shuffles: 7 per thread");
+    assert_non_null(strstr(conversion_text(&cx, rows, columns, 16, true), "register 1 from lane 1"));
     assert_non_null(
-        strstr(convert_layouts_text(&cx, "(64,8):(1@0,1@1)", "((8,8),8):((1@1,8@0),1@0)", 32, true), "by shuffles"));
-    char *text = convert_layouts_text(&cx, "(64,8):(1@0,1@1)", "((8,2,4),8):((1@1,32@0,8@0),1@0)", 32, true);
+        strstr(conversion_text(&cx, "(64,8):(1@0,1@1)", "((8,8),8):((1@1,8@0),1@0)", 32, true), "by shuffles"));
+    char *text = conversion_text(&cx, "(64,8):(1@0,1@1)", "((8,2,4),8):((1@1,32@0,8@0),1@0)", 32, true);
     assert_non_null(strstr(text, "through shared memory"));
     assert_non_null(strstr(text, "wavefronts each"));
     assert_false(cx.failed);
