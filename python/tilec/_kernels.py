@@ -12,8 +12,8 @@ import warnings
 from . import _arrays, _tilec
 from ._expressions import parse
 from ._program import assembler
+from ._tilec import DECLARATIONS, NO_ASSEMBLE, PDL, REMARKS, UNINTERRUPTED
 
-NO_ASSEMBLE, DECLARATIONS, REMARKS, PDL, UNINTERRUPTED = 1, 2, 4, 8, 16   # flags of _tilec.compile
 _FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 _TYPES = {name: number for number, name in enumerate(_tilec.types)}
 

@@ -553,9 +553,20 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
     return out;
 }
 
+// Flags of compile, by these names in the module.
+#define COMPILE_FLAGS(FLAG)                                                                                            \
+    FLAG(NO_ASSEMBLE)                                                                                                  \
+    FLAG(DECLARATIONS)                                                                                                 \
+    FLAG(REMARKS)                                                                                                      \
+    FLAG(PDL)                                                                                                          \
+    FLAG(UNINTERRUPTED) /* Ctrl-C does not end it */
+#define FLAG_BIT(name) BIT_##name,
+#define FLAG_MASK(name) name = 1 << BIT_##name,
+enum { COMPILE_FLAGS(FLAG_BIT) };
+enum { COMPILE_FLAGS(FLAG_MASK) };
+
 // compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact,
-// diagnostics) Flags: 1 not assembled, 2 declarations alone, 4 remarks, 8 launches that overlap, 16 Ctrl-C does not end
-// it. `launch` is None, or (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
+// diagnostics). `launch` is None, or (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;
@@ -575,12 +586,12 @@ static PyObject *compile_source(PyObject *self, PyObject *args) {
     if (!list) return NULL;
     if (asked != Py_None && !read_launch(asked, &r, &options.multiprocessors)) return PyMem_Free(list), NULL;
     options.defines = list;
-    options.no_assemble = flags & 1;
-    options.declarations = flags & 2;
-    options.remarks = flags & 4;
-    options.pdl = flags & 8;
-    options.cancelled = flags & 16 ? NULL : interrupted;
-    options.log = flags & 2 ? NULL : log_line;
+    options.no_assemble = flags & NO_ASSEMBLE;
+    options.declarations = flags & DECLARATIONS;
+    options.remarks = flags & REMARKS;
+    options.pdl = flags & PDL;
+    options.cancelled = flags & UNINTERRUPTED ? NULL : interrupted;
+    options.log = flags & DECLARATIONS ? NULL : log_line;
     options.log_user = "compile";
     Py_BEGIN_ALLOW_THREADS status =
         asked == Py_None ? tilec_compile(state.context, name, text, (size_t)length, &options, &artefact, &said)
@@ -963,6 +974,12 @@ static PyObject *type_names(void) {
     return out;
 }
 
+static bool add_flags(PyObject *module) {
+#define ADD_FLAG(name) add(module, #name, PyLong_FromLong(name)) &&
+    return COMPILE_FLAGS(ADD_FLAG) true;
+#undef ADD_FLAG
+}
+
 static bool fill(PyObject *module) {
     PyTypeObject *launcher;
     state.diagnostic = PyStructSequence_NewType(&diagnostic_description);
@@ -974,7 +991,7 @@ static bool fill(PyObject *module) {
     Py_INCREF((PyObject *)state.diagnostic);
     return add(module, "Error", state.error) && add(module, "Diagnostic", (PyObject *)state.diagnostic) &&
            add(module, "version", PyUnicode_FromString(tilec_version())) && add(module, "types", type_names()) &&
-           add_type(module, "Artefact", &artefact_spec, &artefact_type) &&
+           add_flags(module) && add_type(module, "Artefact", &artefact_spec, &artefact_type) &&
            add_type(module, "Module", &module_spec, &module_type) &&
            add_type(module, "Launcher", &launcher_spec, &launcher);
 }

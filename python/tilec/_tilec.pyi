@@ -40,6 +40,11 @@ class Launcher:
 
 version: str
 types: tuple[str, ...]
+NO_ASSEMBLE: int
+DECLARATIONS: int
+REMARKS: int
+PDL: int
+UNINTERRUPTED: int
 
 def compile(name: str, text: bytes, target: str, defines: tuple[tuple[str, str], ...], only: str | None, ptxas: str | None, record: str | None,
             print_after: str | None, layouts: str | None, flags: int,
