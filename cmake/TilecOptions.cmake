@@ -11,8 +11,7 @@ if(TILEC_WERROR)
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror>)
 endif()
 add_compile_definitions(_GNU_SOURCE TILEC_VERSION="${PROJECT_VERSION}")
-# Builds that people get say which commit they are of; while working, a new commit would make each result of a test old.
-set(TILEC_COMMIT "" CACHE STRING "The commit that `tilec --version` names")
+set(TILEC_COMMIT "" CACHE STRING "The commit that `tilec --version` names; empty: that of the repository")
 add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/= -ffile-prefix-map=${PROJECT_BINARY_DIR}/=)   # no machine paths in what is built
 # a * b + c is contracted by a pass of tilec, never behind its back: emulator and constant folding must agree.
 add_compile_options(-ffp-contract=off)

@@ -231,12 +231,11 @@ void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out
     else sb_printf(out, "... and %d more error%s\n", unlisted, unlisted == 1 ? "" : "s");
 }
 
-const char *diag_explain(int number, Arena *arena) {
+bool diag_explain(int number, Arena *arena, DiagExplanation *explanation) {
     const DiagRow *row = diag_row(number);
-    if (!row) return NULL;
+    if (!row) return false;
     StrBuf out;
     sb_init(&out, arena);
-    sb_printf(&out, "T%04d (%s): ", number, diag_severity_name(row->severity));
     for (const char *at = row->text; *at; at++) {
         if (*at != '%') {
             sb_char(&out, *at);
@@ -247,6 +246,6 @@ const char *diag_explain(int number, Arena *arena) {
             sb_str(&out, "...");
         }
     }
-    sb_printf(&out, "\n%s\n", row->remedy);
-    return sb_text(&out);
+    *explanation = (DiagExplanation){diag_severity_name(row->severity), sb_text(&out), row->remedy};
+    return true;
 }

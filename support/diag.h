@@ -75,5 +75,8 @@ void diag_render(const DiagSink *sink, int first, DiagFormat format, StrBuf *out
 void diag_write(const DiagSink *sink, StrBuf *out);
 bool diag_read(DiagSink *sink, const char *data, size_t size);
 
-// The table's row for `tilec explain T0123`: NULL for an unknown number.
-const char *diag_explain(int number, Arena *arena);
+// The table's row, of which `message` has `...` for what varies. False: an unknown number.
+typedef struct DiagExplanation {
+    const char *severity, *message, *remedy;
+} DiagExplanation;
+bool diag_explain(int number, Arena *arena, DiagExplanation *out);

@@ -4,7 +4,8 @@ That is its command and environment, each file that these name (an executable by
 folder with all files in it), for a lit test the file itself, those that it names, and the executables of its build; what a
 test reads besides, CMake declares (REQUIRED_FILES). Tools of the system count by name, size and date. Only passes are kept.
 
-Executables are the same wherever and whenever they are built: no paths, dates or commits are in them, only the version.
+Executables are the same wherever and whenever they are built: no paths and dates are in them, only the version, and a commit, which does
+not count.
 """
 import hashlib
 import os
@@ -15,6 +16,7 @@ import time
 
 FORMAT = "1"   # another one makes all that was kept unknown
 DAYS = 60      # a pass that was not asked for so long is forgotten
+COMMIT = re.compile(rb"commit:[0-9a-f]{12}")   # cmake/Commit.cmake
 IMPORT = re.compile(r'^\s*import "([^"]+)"', re.M)
 PLACES = re.compile(r"%(examples|programs|S|bin)((?:/[\w.-]+)*)")   # of a lit test
 PATHS = re.compile(r"/[^\s'\"$;&|]+")
@@ -70,7 +72,7 @@ class Cache:
 
     def hash(self, path):
         if path not in self.hashes:
-            self.hashes[path] = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "none"
+            self.hashes[path] = hashlib.sha256(COMMIT.sub(b"", path.read_bytes())).hexdigest() if path.is_file() else "none"
         return self.hashes[path]
 
     # --- What a step reads. ---

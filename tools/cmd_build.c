@@ -147,9 +147,11 @@ static void emit_header(const Build *b, const Plan *plan, const uint8_t *cubin, 
     sb_str(out, "\n};\n");
 }
 
-static bool write_output(Build *b, const char *path, const StrBuf *text) {
+static bool write_output(Build *b, const char *path, KindId kind, const StrBuf *text) {
     vec_push(b->tool->arena, &b->written, path);
-    return tool_write(b->tool, path, text);
+    const char *members = arena_printf(b->tool->arena, "\"kind\": \"%s\", \"target\": \"%s\", ", kinds[kind].name,
+                                       b->options.target->name);
+    return tool_product(b->tool, path, members, text);
 }
 
 // The .c goes to `path`, the .h next to it; both are named after it.
@@ -161,7 +163,7 @@ static bool make_launcher(Build *b, Arena *arena, const Products *p, StrBuf *tex
     sb_init(&header, arena);
     launcher_header(p->plan, stem, &header);
     return launcher_source(b->tool->sink, p->plan, stem, p->cubin, p->cubin_size, text) &&
-           write_output(b, arena_printf(arena, "%.*sh", (int)strlen(path) - 1, path), &header);
+           write_output(b, arena_printf(arena, "%.*sh", (int)strlen(path) - 1, path), LAUNCHER, &header);
 }
 
 static bool make(Build *b, Arena *arena, const Products *p, KindId kind, StrBuf *text) {
@@ -187,9 +189,10 @@ static bool write_products(Build *b, Arena *arena, const Products *products) {
         sb_init(&text, arena);
         if (!make(b, arena, products, (KindId)i, &text)) return false;
         const char *path = path_for(b, (KindId)i);
-        if (i == CUBIN && strcmp(path, "-") == 0 && isatty(STDOUT_FILENO))
-            return tool_usage(b->tool, "a cubin is not for the terminal: give -o");
-        if (!write_output(b, path, &text)) return false;
+        bool json = option_given(&b->tool->options, OPTION_JSON);
+        if (i == CUBIN && strcmp(path, "-") == 0 && (json || isatty(STDOUT_FILENO)))
+            return tool_usage(b->tool, "a cubin is not for %s: give -o", json ? "JSON" : "the terminal");
+        if (!write_output(b, path, (KindId)i, &text)) return false;
     }
     return true;
 }

@@ -67,8 +67,7 @@ bool command_docs(Tool *tool, int *code) {
     else if (strcmp(what, "textmate") == 0) editor_textmate(&text);
 #endif
     else return tool_usage(tool, "give one of cli, man, bash, zsh, fish, passes, operations, attributes, textmate");
-    fputs(sb_text(&text), stdout);
-    return true;
+    return tool_product(tool, "-", "", &text);
 }
 
 bool command_layout(Tool *tool, int *code) {
@@ -85,11 +84,7 @@ bool command_doctor(Tool *tool, int *code) {
     (void)code;
     StrBuf text;
     sb_init(&text, tool->arena);
-    sb_printf(&text, "tilec      %s\n", tilec_version());
-#ifndef TILEC_NO_CODEGEN
-    report_llvm(tool->arena, &text);
-    report_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), &text);
-#endif
+    tool_versions(tool, &text);
     info_device(tool->arena, &text);
     return tool_pairs(tool, &text);
 }

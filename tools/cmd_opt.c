@@ -28,7 +28,7 @@ bool command_opt(Tool *tool, int *code) {
     Loader loader = tool_loader(tool, target);
     sb_init(&text, tool->arena);
     return loader_open(&loader, path) && optimise(tool, &loader, &options, &text) &&
-           tool_write(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), &text);
+           tool_product(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), "", &text);
 }
 
 bool command_passes(Tool *tool, int *code) {

@@ -7,6 +7,7 @@
 // for any number of jobs.
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/json.h"
 #include "support/map.h"
 #include "tools/reduce/edits.h"
 #include "tools/reduce/oracle.h"
@@ -254,15 +255,32 @@ static bool read_flags(Reducer *r) {
     return true;
 }
 
+static void tell(const Reducer *r) {
+    StrBuf out;
+    double time = seconds() - r->start;
+    if (!option_given(&r->tool->options, OPTION_JSON)) {
+        fprintf(stderr, "%s%s: %d of %d lines, %zu of %zu bytes, %d runs in %.1f s\n",
+                r->oracle.stopped ? "stopped; the best so far is " : "", r->output, lines(r->best), lines(r->input),
+                r->best.length, r->input.length, r->oracle.count, time);
+        return;
+    }
+    sb_init(&out, r->tool->arena);
+    sb_str(&out, "{\"file\": ");
+    json_quote(&out, r->output);
+    sb_printf(
+        &out,
+        ", \"lines\": %d, \"of_lines\": %d, \"bytes\": %zu, \"of_bytes\": %zu, \"runs\": %d, \"seconds\": %.1f, \"stopped\": %s}\n",
+        lines(r->best), lines(r->input), r->best.length, r->input.length, r->oracle.count, time,
+        r->oracle.stopped ? "true" : "false");
+    fputs(sb_text(&out), stdout);
+}
+
 bool command_reduce(Tool *tool, int *code) {
     Reducer r = {.tool = tool, .rejected = strmap_new(tool->arena), .start = seconds(), .shown = seconds()};
     if (!read_flags(&r) || !file_read(tool->arena, tool->sink, r.path, SOURCE_LIMIT, &r.input)) return false;
     if (!file_can_write(tool->arena, tool->sink, r.output)) return false;
     bool ok = fail_scope(tool->failure, reduce, after_reduce, &r);
-    if (r.best.text)
-        fprintf(stderr, "%s%s: %d of %d lines, %zu of %zu bytes, %d runs in %.1f s\n",
-                r.oracle.stopped ? "stopped; the best so far is " : "", r.output, lines(r.best), lines(r.input),
-                r.best.length, r.input.length, r.oracle.count, seconds() - r.start);
+    if (r.best.text) tell(&r);
     if (r.oracle.stopped) *code = 1;
     return ok && !r.oracle.stopped;
 }

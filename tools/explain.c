@@ -1,5 +1,6 @@
 // The command that explains diagnostics: the table's row, then the page of docs/reference/diagnostics, wrapped for a terminal.
 #include "tools/explain.h"
+#include "support/json.h"
 #include "tools/tool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,28 @@ static void print_page(const char *text) {
     if (column) putchar('\n');
 }
 
+// `page` is markdown.
+static bool explain_json(Tool *tool, int number, const DiagExplanation *row, const char *page) {
+    const char *const members[][2] = {
+        {"severity", row->severity}, {"message", row->message}, {"remedy", row->remedy}, {"page", page}};
+    StrBuf out;
+    sb_init(&out, tool->arena);
+    sb_printf(&out, "{\"code\": \"T%04d\"", number);
+    for (int i = 0; i < COUNT_OF(members); i++) {
+        sb_printf(&out, ", \"%s\": ", members[i][0]);
+        json_quote(&out, members[i][1]);
+    }
+    sb_str(&out, "}\n");
+    return tool_write(tool, "-", &out);
+}
+
 static bool explain(Tool *tool, int number) {
-    const char *row = diag_explain(number, tool->arena);
-    if (!row) return false;
-    printf("%s", row);
-    print_page(page_text(number));
+    DiagExplanation row;
+    if (!diag_explain(number, tool->arena, &row)) return false;
+    const char *page = page_text(number);
+    if (option_given(&tool->options, OPTION_JSON)) return explain_json(tool, number, &row, page);
+    printf("T%04d (%s): %s\n%s\n", number, row.severity, row.message, row.remedy);
+    print_page(page);
     printf("\n");
     return true;
 }

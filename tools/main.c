@@ -17,27 +17,16 @@ static const CommandFn commands[COMMAND_COUNT] = {
     [COMMAND_FMT] = command_fmt,       [COMMAND_CACHE] = command_cache,
 };
 
-// What a report of a bug needs: the commit, and the programs that make the code.
-static void print_version(Tool *tool) {
-    printf("tilec %s%s%s%s\n", tilec_version(), TILEC_COMMIT[0] ? " (" : "", TILEC_COMMIT, TILEC_COMMIT[0] ? ")" : "");
-    StrBuf text;
-    sb_init(&text, tool->arena);
-#ifndef TILEC_NO_CODEGEN
-    report_llvm(tool->arena, &text);
-    report_assembler(tool->arena, tool->failure, NULL, &text);
-#endif
-    fputs(sb_text(&text), stdout);
-}
-
 // --help and --version, of any command. True: handled.
 static bool answer_general(Tool *tool) {
+    StrBuf text;
+    sb_init(&text, tool->arena);
     if (option_given(&tool->options, OPTION_VERSION)) {
-        print_version(tool);
+        tool_versions(tool, &text);
+        tool_pairs(tool, &text);
         return true;
     }
     if (!option_given(&tool->options, OPTION_HELP)) return false;
-    StrBuf text;
-    sb_init(&text, tool->arena);
     if (tool->options.named) help_command(tool->options.command, &text);
     else help_overview(&text);
     fputs(sb_text(&text), stdout);
@@ -59,7 +48,10 @@ static int run(Tool *tool, int argc, char **argv) {
         return TILEC_ERROR_USAGE;
     }
     bool ok = options_parse(tool->arena, tool->sink, argc, argv, &tool->options) && check_common(tool);
-    if (ok && answer_general(tool)) return 0;
+    if (ok && answer_general(tool)) {
+        tool_show(tool);
+        return (int)status_of(tool->sink, 0);
+    }
     if (ok) ok = commands[tool->options.command](tool, &code);
     tool_show(tool);
     TilecStatus status = status_of(tool->sink, 0);

@@ -1,5 +1,8 @@
 #include "tools/tool.h"
+#include "runtime/api/status.h"
+#include "runtime/compile/compile.h"
 #include "support/json.h"
+#include "tilec_commit.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +17,18 @@ static DiagFormat format_of(const Tool *tool) {
     const char *no_color = getenv("NO_COLOR");
     bool allowed = strcmp(color, "auto") == 0 && !(no_color && no_color[0]) && isatty(STDERR_FILENO);
     return allowed ? DIAG_TEXT_COLOR : DIAG_TEXT;
+}
+
+void tool_versions(Tool *tool, StrBuf *out) {
+    const char *commit = TILEC_COMMIT + strlen("commit:");
+    sb_printf(out, "tilec      %s\n", tilec_version());
+    if (commit[0]) sb_printf(out, "commit     %s\n", commit);
+#ifndef TILEC_NO_CODEGEN
+    report_llvm(tool->arena, out);
+    report_assembler(tool->arena, tool->failure, option_text(&tool->options, OPTION_PTXAS, NULL), out);
+#else
+    (void)tool;
+#endif
 }
 
 void tool_flush(Tool *tool) {
@@ -130,6 +145,18 @@ bool tool_write(Tool *tool, const char *path, const StrBuf *text) {
     return file_write(tool->arena, tool->sink, path, sb_text(text), text->length);
 }
 
+bool tool_product(Tool *tool, const char *path, const char *members, const StrBuf *text) {
+    StrBuf out;
+    bool named = strcmp(path, "-") != 0;
+    if (!option_given(&tool->options, OPTION_JSON)) return tool_write(tool, path, text);
+    if (named && !tool_write(tool, path, text)) return false;
+    sb_init(&out, tool->arena);
+    sb_printf(&out, "{%s\"%s\": ", members, named ? "file" : "text");
+    json_quote(&out, named ? path : sb_text(text));
+    sb_printf(&out, ", \"bytes\": %zu}\n", text->length);
+    return tool_write(tool, "-", &out);
+}
+
 bool tool_pairs(Tool *tool, const StrBuf *lines) {
     StrBuf out;
     int shown = 0;
@@ -141,7 +168,9 @@ bool tool_pairs(Tool *tool, const StrBuf *lines) {
         sb_str(&out, shown++ ? ", " : "{");
         json_quote(&out, arena_strndup(tool->arena, line, (size_t)(gap - line)));
         sb_str(&out, ": ");
-        json_quote(&out, arena_strndup(tool->arena, value, strcspn(value, "\n")));
+        size_t length = strcspn(value, "\n");
+        if (strspn(value, "0123456789") == length) sb_bytes(&out, value, length);
+        else json_quote(&out, arena_strndup(tool->arena, value, length));
     }
     sb_str(&out, "}\n");
     return tool_write(tool, "-", &out);

@@ -54,9 +54,10 @@ bool command_docs(Tool *tool, int *code);
 bool command_cache(Tool *tool, int *code);
 
 // ---- pieces (tool.c) ----
-void tool_flush(Tool *tool);         // standard output
-void tool_show(Tool *tool);          // prints new diagnostics to stderr
-const char *tool_file(Tool *tool);   // the only operand; NULL: reported
+void tool_versions(Tool *tool, StrBuf *out);   // lines for tool_pairs: what a report of a bug needs
+void tool_flush(Tool *tool);                   // standard output
+void tool_show(Tool *tool);                    // prints new diagnostics to stderr
+const char *tool_file(Tool *tool);             // the only operand; NULL: reported
 bool tool_usage(Tool *tool, const char *format, ...) __attribute__((format(printf, 2, 3)));   // reports, returns false
 // -D options, in order. False: reported.
 bool tool_defines(Tool *tool, int *count, const Define **defines);
@@ -65,9 +66,12 @@ const LaunchFor *tool_launch(Tool *tool, bool *ok);
 // --target, a comma-separated list; `otherwise`: the default. The result is NULL-terminated; NULL: reported.
 const Target **tool_targets(Tool *tool, const char *otherwise);
 const Target *tool_target(Tool *tool, const char *otherwise);   // exactly one
-// Prints lines of a name, blanks and a value (a name has single blanks at most); with --json as one object of texts.
+// Prints lines of a name, blanks and a value (a name has single blanks at most); with --json as one object of texts and integers.
 bool tool_pairs(Tool *tool, const StrBuf *lines);
 bool tool_write(Tool *tool, const char *path, const StrBuf *text);
+// Writes what a command makes. With --json an object says where it is, or, in the place of standard output, holds it; `members`
+// are further ones of the object: "" or `"target": "sm_90a", `.
+bool tool_product(Tool *tool, const char *path, const char *members, const StrBuf *text);
 // Reads the tuning record for a file: --record, else TILEC_RECORD, else FILE.tune; `none`: no record. False: reported.
 bool tool_record(Tool *tool, const char *source, Loader *loader);
 // Its path, whether or not it exists; NULL: none. *named: the user gave the path.

@@ -2,6 +2,7 @@
 #include "layout/calculator/batch.h"
 #include "layout/calculator/calc.h"
 #include "support/fail.h"
+#include "support/json.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ typedef enum { VIEW_VALUES, VIEW_OWNERS, VIEW_BANKS } View;
 
 typedef struct Options {
     Format format;
-    bool batch, help, static_mark, explain, view_given;
+    bool batch, help, static_mark, explain, view_given, json;
     View view;
     const char *tile, *script;   // texts
     int bits, access;
@@ -38,6 +39,7 @@ static const char usage[] =
     "    --explain               of convert(a, b): where each bit comes from, accesses and wavefronts;\n"
     "                            with --svg, --html, --table: source, shared memory and destination\n"
     "    --static                print integers as CuTe's static ones, _8\n"
+    "    --json                  an object with the kind of the value, and its text or drawing; errors are objects too\n"
     "    --expand=FILE           a text in which {{expressions}} are replaced by their values\n"
     "    --batch                 one question per line of standard input, one answer per line\n"
     "\n"
@@ -88,6 +90,7 @@ static const char *read_options(int argc, char **argv, Options *o) {
         else if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) o->help = true;
         else if (!strcmp(arg, "--explain")) o->explain = true;
         else if (!strcmp(arg, "--static")) o->static_mark = true;
+        else if (!strcmp(arg, "--json")) o->json = true;
         else if (!strcmp(arg, "--table")) o->format = AS_TABLE;
         else if (!strcmp(arg, "--svg")) o->format = AS_SVG;
         else if (!strcmp(arg, "--html")) o->format = AS_HTML;
@@ -152,6 +155,30 @@ static char *read_file(Arena *arena, const char *path) {
     return bad ? NULL : arena_strdup(arena, sb_text(&text));
 }
 
+// {"kind": "layout", "value": "(4,8):(8,1)"}; of an integer the value is a number.
+static char *as_json(Arena *arena, CalcKind kind, char *text) {
+    static const char *const names[] = {"tuple", "layout", "tiler", "swizzle", "linear", "text"};
+    StrBuf out;
+    sb_init(&out, arena);
+    size_t length = strlen(text);
+    if (length && text[length - 1] == '\n') text[--length] = 0;
+    bool integer = kind == CALC_TUPLE && strspn(text + (text[0] == '-'), "0123456789") == length - (text[0] == '-');
+    sb_printf(&out, "{\"kind\": \"%s\", \"value\": ", integer ? "integer" : names[kind]);
+    if (integer) sb_str(&out, text);
+    else json_quote(&out, text);
+    sb_str(&out, "}\n");
+    return arena_strdup(arena, sb_text(&out));
+}
+
+static int refused(Arena *arena, const Options *o, const char *reason, FILE *out, FILE *err) {
+    StrBuf text;
+    sb_init(&text, arena);
+    if (o->json) sb_str(&text, "{\"error\": "), json_quote(&text, reason), sb_str(&text, "}\n");
+    else sb_printf(&text, "layout: error: %s\n", reason);
+    fputs(sb_text(&text), o->json ? out : err);
+    return EXIT_WRONG;
+}
+
 static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
     LayoutContext cx = layout_context(arena);
     Calc *calc = calc_new(&cx);
@@ -161,12 +188,14 @@ static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
         char *source = read_file(arena, o->script);
         if (!source) return fprintf(err, "layout: cannot read '%s'\n", o->script), EXIT_ENVIRONMENT;
         text = calc_expand(calc, source);
+        if (!cx.failed && o->json) text = as_json(arena, CALC_TEXT, text);
     } else {
         CalcValue value = {0};
         for (int i = 0; i < o->count && !cx.failed; i++) value = calc_run(calc, o->expressions[i]);
         if (!cx.failed) text = shown(calc, &cx, o, value);
+        if (!cx.failed && o->json) text = as_json(arena, value.kind, text);
     }
-    if (cx.failed) return fprintf(err, "layout: error: %s\n", cx.reason), EXIT_WRONG;
+    if (cx.failed) return refused(arena, o, cx.reason, out, err);
     fputs(text, out);
     if (fflush(out) || ferror(out)) return fputs("layout: cannot write\n", err), EXIT_ENVIRONMENT;
     return EXIT_GOOD;

@@ -272,9 +272,12 @@ static void damaged_diagnostics_are_refused(void **state) {
 }
 
 static void codes_are_explained(void **state) {
-    const char *text = diag_explain(4, *state);
-    assert_non_null(strstr(text, "T0004 (error): '...' has ... bytes; at most ... are read\nsplit it"));
-    assert_null(diag_explain(9999, *state));
+    DiagExplanation row;
+    assert_true(diag_explain(4, *state, &row));
+    assert_string_equal(row.severity, "error");
+    assert_string_equal(row.message, "'...' has ... bytes; at most ... are read");
+    assert_non_null(strstr(row.remedy, "split it"));
+    assert_false(diag_explain(9999, *state, &row));
 }
 
 // The table itself: sorted, and every row has words and a remedy.
