@@ -440,8 +440,8 @@ typedef struct Module {
 
 Module *module_new(Arena *arena, Failure *failure, DiagSink *sink);
 Func *module_func(const Module *module, const char *name);   // the first of that name; NULL
-// How many variants from this one on a launch compares by cost: those with a cost, of one source kernel. 1: it is tried
-// in its order.
+// How many variants from this one on a launch compares by cost: those with a cost, to the first without @tile_variant.
+// 1: it is tried in its order.
 int module_compared(const Module *module, int at);
 Func *module_reference(const Module *module, const char *name);
 Var *func_dim(const Func *func, const char *name);   // NULL when absent

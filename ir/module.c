@@ -15,14 +15,16 @@ Func *module_func(const Module *module, const char *name) {
     return NULL;
 }
 
+// Whether a launch that compares `a` goes on to `b`, the next function: the last of those that are compared has no
+// @tile_variant.
 static bool is_compared_with(const Func *a, const Func *b) {
-    return b->cost && strcmp(a->name, b->name) == 0 && a->loc.line == b->loc.line && a->loc.file == b->loc.file;
+    return a->cost && attr_get(a->attrs, ATTR_TILE_VARIANT) && b->cost && strcmp(a->name, b->name) == 0;
 }
 
 int module_compared(const Module *module, int at) {
-    const Func *first = module->funcs.items[at];
     int count = 1;
-    while (first->cost && at + count < module->funcs.count && is_compared_with(first, module->funcs.items[at + count]))
+    while (at + count < module->funcs.count &&
+           is_compared_with(module->funcs.items[at + count - 1], module->funcs.items[at + count]))
         count++;
     return count;
 }

@@ -77,6 +77,7 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
             continue;
         }
         SplitKWorkspace made = split_k_workspace(search->arena, search->target, module, kernel);
+        if (v + 1 < count) attr_set_ints(search->arena, &made.program->attrs, ATTR_TILE_VARIANT, 0, NULL);
         vec_push(search->arena, &merged->funcs, made.program);
         if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
         vec_push(search->arena, &kernels, made.slices);

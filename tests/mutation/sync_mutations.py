@@ -25,7 +25,7 @@ import tempfile
 SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|free_slot)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
-PROGRAM = re.compile(r"^program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
+PROGRAM = re.compile(r"^(?:@[^\n]*\n)*program (?P<name>\w+)\(.*?^\}\n", re.M | re.S)
 SEPARATE = "@separate"   # no attribute: kernels that such a program launches
 REFERENCE = re.compile(r"^reference (?P<name>\w+) \{.*?^\}\n", re.M | re.S)
 TEST = re.compile(r"^test\b[^{;]*(\{[^\n]+\}[^;\n]*|\{\n.*?^\}[^;]*)?;\n?", re.M | re.S)   # its filling: in one line, or in several
@@ -436,38 +436,36 @@ def programs_among_variants(text):
     return [match for match in PROGRAM.finditer(text) if match["name"] in kernels]
 
 
-def kernels_first(text):
-    """Without the programs among the variants, which come first and would serve each test."""
-    for match in reversed(programs_among_variants(text)):
-        text = text[:match.start()] + text[match.end():]
+def chosen_by_cost(text):
+    """The variants that a launch compares, but for the last, which has no attribute."""
+    variants = [match for match in KERNEL.finditer(text) if "@tile_variant" in match["attrs"]]
+    return sorted(variants + programs_among_variants(text), key=lambda match: match.start())
+
+
+def keep_variant(text, variants, kept=None, own=""):
+    """The text without these variants, `own` in the place of the one kept."""
+    for match in reversed(variants):
+        text = text[:match.start()] + (own if match is kept else "") + text[match.end():]
     return text
 
 
 def each_alone(text):
-    """For each variant that a launch chooses by its cost (attribute, text): without the other such ones, its cost's condition left out."""
-    kernels = list(KERNEL.finditer(text))
-    programs = programs_among_variants(text)
-    chosen = sorted([match for match in kernels if "@tile_variant" in match["attrs"]] + programs, key=lambda match: match.start())
+    """For each variant that a launch chooses by its cost (attribute, text): without the other such ones, and without a cost, so that it comes first."""
+    chosen = chosen_by_cost(text)
     for kept in chosen:
-        alone = text
-        for match in reversed(chosen):
-            own = ""
-            if match is kept:
-                head, condition, body = re.split(r"(when \(.*?\)) \{\n", match.group(0), maxsplit=1, flags=re.S)
-                facts = [piece for piece in condition[len("when ("):-1].split(" &&") if "sms()" not in piece]
-                own = f"{head}when ({' &&'.join(facts)}) {{\n{body}"
-            alone = alone[:match.start()] + own + alone[match.end():]
-        yield SEPARATE if kept in programs else "@tile_variant", alone
+        own = re.sub(r"^ +cost \([^\n]*\) \{\n", " {\n", kept.group(0), count=1, flags=re.M)
+        yield SEPARATE if kept.re is PROGRAM else "@tile_variant", keep_variant(text, chosen, kept, own)
 
 
 def texts(whole, case):
     """(title, text, the attribute of the kernels whose statements are deleted; "": of those that have none)"""
-    yield "", kernels_first(whole), ""
+    last = keep_variant(whole, chosen_by_cost(whole))
+    yield "", last, ""
     if case.first:
         return
     for attribute, alone in each_alone(whole):
         yield " (in parts)" if attribute == SEPARATE else " (one of several)", alone, attribute
-    general = general_only(kernels_first(whole))
+    general = general_only(last)
     if general is not None:
         yield " (fallback)", general, "@fallback"
 
