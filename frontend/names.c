@@ -144,25 +144,20 @@ static const char *nearest_name(Sema *s, const char *name) {
     return strmap_nearest(all, name);
 }
 
-static bool comes_first(Span a, Span b) {
-    return a.file == b.file && (a.line < b.line || (a.line == b.line && a.column < b.column));
-}
-
-// Each name once in a function, at its first use.
-static bool is_reported(const Sema *s, const Node *name) {
-    const char *message = arena_printf(s->arena, "unknown name '%s'", name->text);
-    for (int i = 0; s->func && i < diag_count(s->sink); i++) {
-        DiagView known = diag_view(s->sink, i);
-        if (known.code == T_UNKNOWN_NAME && comes_first(s->func->loc, known.span) &&
-            comes_first(known.span, name->span) && strcmp(known.message, message) == 0)
-            return true;
-    }
+// Each name once in a function, a `fn` or a macro: the scope below the file's remembers it.
+static bool is_reported(Sema *s, const char *name) {
+    NameScope *top = s->scope;
+    while (top->outer && top->outer != s->file) top = top->outer;
+    if (top == s->file) return false;
+    if (!top->unknown) top->unknown = strmap_new(s->arena);
+    if (strmap_has(top->unknown, name)) return true;
+    strmap_put(top->unknown, name, top);
     return false;
 }
 
 Symbol *find_or_report(Sema *s, const Node *node) {
     Symbol *symbol = find(s, node->text);
-    if (symbol || is_reported(s, node)) return symbol;
+    if (symbol || is_reported(s, node->text)) return symbol;
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
     const char *meant = c_name_meant(node->text);
     diag_suggest(d, node->span, meant ? meant : nearest_name(s, node->text));

@@ -109,6 +109,7 @@ typedef struct Symbol {
 typedef struct NameScope {
     struct NameScope *outer;
     StrMap *symbols;
+    StrMap *unknown;   // names that were reported as unknown; NULL: none
 } NameScope;
 
 typedef struct Making {   // the functions that are being made: one, and those that call it
