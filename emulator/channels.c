@@ -2,8 +2,10 @@
 //
 // A slot is full and free in rank. The n-th time that a slot is full ends when all producers have committed, and the
 // n-th time that it is free again when all readers have released. Each group counts for itself, so which phase it waits
-// for is known, and nothing here depends on parities: those are of lower-channels, whose mbarriers the emulator checks
-// in rank.
+// for is known, and no wait here depends on a parity: those are of lower-channels, whose mbarriers the emulator checks
+// in rank. But a parity is what a group has in the end, so it must know of each time that its slot was full before,
+// also where it has skipped them: it hears of that through those who received them, not through those who filled the
+// slot, since a later filling may land first.
 //
 // A slot that is acquired is empty: its elements are undefined until they are written. What a group started (async)
 // into a slot lands at its commit. What it started that reads a slot has read it at its release, but its result is not
@@ -17,6 +19,7 @@ typedef struct SlotRun {
     int64_t full, free;          // how often it has been
     int64_t commits, releases;   // of groups, in this phase
     int64_t bytes;               // that CTAs of the cluster have stored, in this phase
+    uint32_t first_epoch;        // of its unit, where groups skip
     int64_t undefined;           // the production for which its elements were last made undefined
     Clock *committed, *released;
     int commit_pc, receive_pc;
@@ -39,10 +42,14 @@ static ChannelCode *code_of(Compiler *c, const Channel *channel, int number) {
                           .readers = channel_readers(channel),
                           .tile_count = channel->tiles.count};
     code->entrants = NEW_ARRAY(c->arena, const char *, channel->groups.count + 1);
+    bool skipped = false;
     for (int i = 0; i < channel->groups.count; i++) {
         const ChannelGroup *group = &channel->groups.items[i];
+        skipped |= group->skips;
         if (group->enters) code->entrants[code->groups++] = group->role ? group->role->role.name : NULL;
     }
+    code->heard = skipped ? c->code->heard_slots : -1;
+    if (skipped) c->code->heard_slots += code->slots;
     code->tiles = NEW_ARRAY(c->arena, int, channel->tiles.count + 1);
     for (int i = 0; i < channel->tiles.count; i++) code->tiles[i] = compile_mem(c, channel->tiles.items[i]);
     if (channel->by_peers) code->peer_bytes = channel_slot_bytes(channel);
@@ -161,6 +168,25 @@ static void acquire(Agent *agent, const Instr *in, const Call *call) {
     give_handle(agent, in, slot);
 }
 
+static int unit_of_slot(const Cta *cta, const ChannelCode *code, int64_t slot) {
+    return cta->rank * cta->machine->code->heard_slots + code->heard + (int)slot;
+}
+
+// Who hears of the commits learns that the slot is full once more.
+static void publish(const Agent *agent, const ChannelCode *code, SlotRun *run, int64_t slot) {
+    int unit = unit_of_slot(agent->cta, code, slot);
+    if (!run->full) run->first_epoch = unit_epoch(agent->cta, UNIT_SLOT, unit);
+    unit_tell(agent->cta, &run->committed, UNIT_SLOT, unit);
+    unit_next(agent->cta, UNIT_SLOT, unit);
+}
+
+// Whether the group knows that the slot has been full so many times.
+static bool knows_of(const Agent *agent, const ChannelCode *code, const SlotRun *run, int64_t slot, int64_t times) {
+    if (code->heard < 0 || !clocked(agent) || !times) return true;
+    uint32_t known = unit_known(agent, 0, UNIT_SLOT, unit_of_slot(agent->cta, code, slot));
+    return run->full && (int64_t)known + 1 - run->first_epoch >= times;
+}
+
 static void fill(Cta *cta, SlotRun *run) {
     run->full++;
     run->commits = run->bytes = 0;
@@ -180,7 +206,18 @@ static void commit(Agent *agent, const Call *call) {
         tile_land_slot(agent, machine_mem(agent->cta->machine, code->tiles[i]), slot);
     if (code->peer_bytes) return;
     tell(agent, &run->committed);
-    if (++run->commits == code->producers) fill(agent->cta, run);
+    if (++run->commits < code->producers) return;
+    if (code->heard >= 0 && clocked(agent)) publish(agent, code, run, slot);
+    fill(agent->cta, run);
+}
+
+static void report_untimely(const Agent *agent, const ChannelCode *code, int commit_pc, int64_t number, bool late) {
+    Diag *d = emu_report_pair(agent->cta->machine, agent->pc, commit_pc, T_EMU_OVERTAKEN, thread_text(agent, 0),
+                              (long long)number, code->buf->name,
+                              late ? "late: its slot has been filled again"
+                                   : "early: nothing tells it that the productions before have been in its slot");
+    if (d) diag_label(d, code->buf->loc, "the channel");
+    agent->cta->machine->stop = true;
 }
 
 static void receive(Agent *agent, const Instr *in, const Call *call) {
@@ -188,15 +225,13 @@ static void receive(Agent *agent, const Instr *in, const Call *call) {
     ChannelCount *count = &channel_counts(agent)[code->number];
     int64_t number = count->received, slot = number % code->slots;
     SlotRun *run = &run_of(agent->cta, code)->slots[slot];
-    if (run->full <= number / code->slots) {
-        wait_here(agent, code, number);
+    bool known = knows_of(agent, code, run, slot, number / code->slots);
+    if (!known || run->full > number / code->slots + 1) {
+        report_untimely(agent, code, run->commit_pc, number, known);
         return;
     }
-    if (run->full > number / code->slots + 1) {
-        Diag *d = emu_report_pair(agent->cta->machine, agent->pc, run->commit_pc, T_EMU_OVERTAKEN,
-                                  thread_text(agent, 0), (long long)number, code->buf->name);
-        if (d) diag_label(d, code->buf->loc, "the channel");
-        agent->cta->machine->stop = true;
+    if (run->full <= number / code->slots) {
+        wait_here(agent, code, number);
         return;
     }
     hear(agent, run->committed);

@@ -16,6 +16,7 @@ struct ChannelCode {
     const Buf *buf;
     int number, slots, groups, producers;   // groups: those that enter a section
     int64_t readers;
+    int heard;   // a group skips slots: the first one's number among those of which it matters who knows; -1: none does
     const char **entrants;   // names of the roles that enter, in rank
     int tile_count, *tiles;
     int64_t peer_bytes;   // of a slot that the CTAs of a cluster fill together; 0: one CTA's

@@ -37,17 +37,28 @@ static void clock_meet(const Races *races, Clock *into, const Clock *from) {   /
     for (int t = 0; t < races->parties; t++) into->at[t] = from->at[t] < into->at[t] ? from->at[t] : into->at[t];
 }
 
+static int unit_index(const Races *races, UnitKind kind, int number) {
+    switch (kind) {
+    case UNIT_READS: return number;
+    case UNIT_WRITES: return races->warps + number;
+    case UNIT_WGMMA: return 2 * races->warps + number;
+    case UNIT_MBARRIER: return 2 * races->warps + races->groups + number;
+    default: return 2 * races->warps + races->groups + races->mbarriers + number;
+    }
+}
+
 Races *races_new(Machine *machine) {
     Races *races = NEW(machine->arena, Races);
     const Code *code = machine->code;
     races->threads = (int)(code->padded_threads * code->cluster);
-    races->parties = races->threads;
+    races->first_unit = races->threads;
     if (code->bulk) {
         races->warps = races->threads / LANES;
         races->groups = (races->warps + WARPGROUP - 1) / WARPGROUP;
+        races->mbarriers = code->mbarrier_count * (int)code->cluster;
         races->first_unit = 2 * races->threads;
-        races->parties = races->first_unit + 2 * races->warps + races->groups + code->mbarrier_count * code->cluster;
     }
+    races->parties = races->first_unit + unit_index(races, UNIT_SLOT, code->heard_slots * (int)code->cluster);
     races->locations = map_new(machine->arena);
     races->blocks = map_new(machine->arena);
     races->stamp = 1;
@@ -73,7 +84,6 @@ static void begin_threads(Cta *cta, int first, int count) {
     Races *races = cta->machine->races;
     if (!races->threads) return;
     int warps = races->threads / LANES, units = races->parties - races->first_unit;
-    if (!cta->machine->code->bulk) units = 0;
     if (!cta->clocks) make_clocks(cta->members, warps, units);
     uint32_t last = cta->machine->epoch;
     for (int w = 0; w < warps; w++)
@@ -157,15 +167,6 @@ void clock_merge(Cta *cta, Clock **into, const Clock *from) {
 }
 
 // ---- units ----
-static int unit_index(const Races *races, UnitKind kind, int number) {
-    switch (kind) {
-    case UNIT_READS: return number;
-    case UNIT_WRITES: return races->warps + number;
-    case UNIT_WGMMA: return 2 * races->warps + number;
-    default: return 2 * races->warps + races->groups + number;
-    }
-}
-
 static int unit_party(const Races *races, UnitKind kind, int number) {
     return races->first_unit + unit_index(races, kind, number);
 }

@@ -223,6 +223,7 @@ typedef struct Code {
     bool spins;               // CTAs may wait for each other: several run at once
     bool bulk;                // TMA or wgmma: there are asynchronous units
     int mbarrier_count, map_count, channel_count;
+    int heard_slots;   // of channels that a group skips slots of
     ChannelCode **channels;
     const MapCode **maps;
 } Code;

@@ -25,6 +25,7 @@ typedef enum {
     UNIT_WRITES,     // of the tensor by them
     UNIT_WGMMA,      // of a warpgroup
     UNIT_MBARRIER,   // the copies that complete on it
+    UNIT_SLOT,       // of a channel: an epoch for each time that it is full
 } UnitKind;
 
 typedef struct Actor {   // an operation of a unit

@@ -70,7 +70,7 @@ struct GlobalCell {                     // across CTAs; CTA + 1, 0: none
 struct Races {
     int threads;   // of a CTA (of all of a cluster), in whole warps
     int parties;   // components of a clock: threads, their fences, units
-    int first_unit, warps, groups;
+    int first_unit, warps, groups, mbarriers;
     Clock *free;
     VEC(ReaderNode) nodes;
     uint32_t free_node;

@@ -33,7 +33,7 @@ static void find_uses(Finder *f, const Stmt *stmt, const Stmt *role) {
     channel = map_get(f->out->by_buf, stmt->call.args[0].region->buf);
     ChannelGroup *group = channel ? group_of(f, channel, role) : NULL;
     if (group && is_call(stmt, OP_ENTER)) group->enters = true;
-    else if (group) group->receives = true;
+    else if (group) group->receives = group->skips = true;
 }
 
 static void find_channel(Finder *f, Buf *buf) {

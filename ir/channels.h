@@ -8,7 +8,7 @@
 typedef struct ChannelGroup {
     const Stmt *role;   // NULL: the CTA. Of an array: so many groups with one text
     int members;
-    bool produces, receives, enters;
+    bool produces, receives, skips, enters;
 } ChannelGroup;
 
 typedef struct Channel {
