@@ -172,10 +172,14 @@ static bool take_pair(Sema *s, const OpInfo *info, Operands *operands, Arg *args
     return true;
 }
 
-// What has to be made first, elements of another type or of another CTA, is read into a fragment.
+// What has to be made first, elements of another type or of another CTA, is read into a fragment. So is any view of what
+// is in registers, or goes there: the threads of a reduction or scan read shared memory by themselves.
 static bool is_made_first(const OpInfo *info, int at, const TileOperand *tile) {
     bool read = info->operands[at].access == ACCESS_READ && info->id != OP_FILL;
-    return read && !tile->region && (tile->view->is_cast || tile->view->cta);
+    if (!read || tile->region) return false;
+    bool in_registers = tile->view->buf->scope == SCOPE_FRAGMENT || op_is(info->id, OP_CLASS_REDUCTION) ||
+                        op_is(info->id, OP_CLASS_SCAN);
+    return tile->view->is_cast || tile->view->cta || in_registers;
 }
 
 static bool take_alone(Sema *s, const OpInfo *info, Operands *operands, int at, Arg *out) {

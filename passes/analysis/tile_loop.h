@@ -3,6 +3,7 @@
 #pragma once
 #include "ir/facts.h"
 #include "ir/ir.h"
+#include "layout/distribution.h"
 
 typedef struct TileLoop {
     Stmt *origin;
@@ -16,6 +17,7 @@ typedef struct TileLoop {
 
 // False if `stmt` is none of these, or a parallel loop with an extent that is not constant.
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop);
+TileLoop loop_space(Stmt *loop);                   // of a parallel loop as it stands: extents may be -1, no body
 const Layout *stmt_layout(const Stmt *stmt);       // its @map; NULL: none
 int operand_dim(const Region *region, int kept);   // the operand's dim that is the buffer's kept dim `kept`
 // Buffer indices of the operand element at tile coordinates `at` (one per kept dim of the region, after `.T`).
@@ -60,6 +62,32 @@ bool access_in_vectors(const TileLoop *loop, const TileAccessVec *accesses, cons
 // Which loop iterator each index of a fragment is: dims[d] = iterator number, or -1 for a constant index. False if some
 // index is neither, or if an iterator occurs twice.
 bool index_dims(const TileLoop *loop, int count, Expr *const *indices, int *dims);
+
+// ---- fragment_digits.c ----
+// A digit of an index of a fragment: an iterator of the loop, or a constant.
+typedef struct FragmentDigit {
+    int dim, iterator;   // of the fragment; of the loop, -1: `value`
+    int64_t extent, value;
+} FragmentDigit;
+
+typedef struct FragmentDigits {   // of all indices; of each dim the slowest first
+    int count;
+    FragmentDigit items[LAYOUT_MAX_RANK];
+} FragmentDigits;
+
+// An index is an iterator, a constant, or a sum like j * 8 + k in which iterators and a constant are digits of the dim.
+// False if some index is none of these, or if an iterator occurs twice.
+bool fragment_digits(const TileLoop *loop, const Buf *buf, int count, Expr *const *indices, FragmentDigits *out);
+FragmentDigits whole_digits(const Buf *buf, int rank);   // dim d by iterator d
+bool digits_are_dims(const FragmentDigits *digits);      // each dim is one
+bool digits_equal(const FragmentDigits *a, const FragmentDigits *b);
+// Layouts (thread, value) -> digits: of what the map of a loop gives each thread (`held`: all of constant digits too),
+// extended to whole digits, as one of the fragment's dims, and from one; NULL: it is padded within a dim, or its steps
+// do not lie in digits.
+const Layout *digits_project(Arena *arena, const FragmentDigits *digits, const Layout *map, bool held);
+const Layout *digits_covering(Arena *arena, const FragmentDigits *digits, const Layout *tv);
+const Layout *digits_join(Arena *arena, const FragmentDigits *digits, int rank, const Layout *tv);
+const Layout *digits_split(Arena *arena, const FragmentDigits *digits, const Layout *tv);
 
 // The iterator along which the loop's memory accesses are contiguous (weighted by bytes); by default the last one.
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);

@@ -9,11 +9,16 @@
 #include "ir/build.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/tile_loop.h"
 #include "passes/layout/fragment.h"
 
-static bool is_index(const Stmt *store, const Var *var) {
+static bool is_index(const Stmt *loop, const Stmt *store, const Var *var) {
+    FragmentDigits digits;
+    TileLoop space = loop_space((Stmt *)loop);
+    bool known = fragment_digits(&space, store->store.buf, store->store.count, store->store.indices, &digits);
     for (int d = 0; d < store->store.count; d++)
-        if (expr_is_var(store->store.indices[d], var)) return true;
+        if (known ? expr_uses_var(store->store.indices[d], var) : expr_is_var(store->store.indices[d], var))
+            return true;
     return false;
 }
 
@@ -22,7 +27,8 @@ static bool is_lost(const Stmt *loop, const Iter *iter) {
     bool lost = false;
     if (iter_count(iter) == 1 || !stmt_uses_var(loop, iter->var)) return false;
     FOR_EACH_STMT (stmt, &loop->loop.body)
-        lost |= stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT && !is_index(stmt, iter->var);
+        lost |=
+            stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT && !is_index(loop, stmt, iter->var);
     return lost;
 }
 

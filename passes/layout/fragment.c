@@ -134,8 +134,8 @@ Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, 
 
 typedef struct View View;
 struct View {
-    int dims[LAYOUT_MAX_RANK];   // by dim: which iterator, -1 for a constant
-    Buf *buf;                    // the fragment itself for the first view
+    FragmentDigits at;
+    Buf *buf;   // the fragment itself for the first view
     View *next;
 };
 
@@ -146,10 +146,10 @@ typedef struct Views {
     Block before;   // declarations and copies
 } Views;
 
-static View *add_view(Views *views, View *after, Buf *buf, const int *dims) {
+static View *add_view(Views *views, View *after, Buf *buf, const FragmentDigits *at) {
     View *view = NEW(views->arena, View);
     view->buf = buf;
-    memcpy(view->dims, dims, sizeof *dims * (size_t)buf->rank);
+    view->at = *at;
     if (after) after->next = view;
     else map_put(views->of, buf, view);
     return view;
@@ -165,26 +165,26 @@ static Buf *copy_before(Views *views, Buf *buf) {
 }
 
 static void store_views(Views *views) {
-    int dims[LAYOUT_MAX_RANK];
+    FragmentDigits at;
     FOR_EACH_STMT (stmt, &views->loop.origin->loop.body) {
         if (stmt->kind != STMT_STORE || stmt->store.buf->scope != SCOPE_FRAGMENT) continue;
         Buf *buf = stmt->store.buf;
-        if (!map_has(views->of, buf) && index_dims(&views->loop, stmt->store.count, stmt->store.indices, dims))
-            add_view(views, NULL, buf, dims);
+        if (!map_has(views->of, buf) && fragment_digits(&views->loop, buf, stmt->store.count, stmt->store.indices, &at))
+            add_view(views, NULL, buf, &at);
     }
 }
 
 static Expr *load_view(Mapper *mapper, Expr *expr) {
     Views *views = mapper->user;
-    int dims[LAYOUT_MAX_RANK];
+    FragmentDigits at;
     if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
     Buf *buf = expr->load.buf;
     int count = expr->load.count;
-    if (!index_dims(&views->loop, count, expr->load.indices, dims)) return expr;   // layout inference reports it
+    if (!fragment_digits(&views->loop, buf, count, expr->load.indices, &at)) return expr;   // layout inference reports
     View *view = map_get(views->of, buf), *last = NULL;
-    if (!view) view = add_view(views, NULL, buf, dims);
-    for (; view && memcmp(view->dims, dims, sizeof *dims * (size_t)count) != 0; view = view->next) last = view;
-    if (!view) view = add_view(views, last, copy_before(views, buf), dims);
+    if (!view) view = add_view(views, NULL, buf, &at);
+    for (; view && !digits_equal(&view->at, &at); view = view->next) last = view;
+    if (!view) view = add_view(views, last, copy_before(views, buf), &at);
     return view->buf == buf ? expr : e_load(views->arena, view->buf, count, expr->load.indices);
 }
 
@@ -234,9 +234,7 @@ static void separate_in_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         return;
     }
     if (is_loop(stmt, LOOP_PARALLEL) && stmt->loop.count <= LAYOUT_MAX_RANK) {
-        Views views = {.arena = mapper->arena, .of = map_new(mapper->arena)};
-        views.loop = (TileLoop){.origin = stmt, .rank = stmt->loop.count};
-        for (int d = 0; d < views.loop.rank; d++) views.loop.iters[d] = stmt->loop.iters[d].var;
+        Views views = {.arena = mapper->arena, .of = map_new(mapper->arena), .loop = loop_space(stmt)};
         store_views(&views);
         map_block(&(Mapper){.arena = mapper->arena, .expr = load_view, .user = &views}, &stmt->loop.body);
         block_append(mapper->arena, out, &views.before);

@@ -21,6 +21,8 @@ Expr *fragment_projected_value(Arena *arena, const Layout *map, int rank, const 
 // The condition that `thread` is the first replica of its elements; NULL: no replicas.
 Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
 
+// Iterators of which a fragment has the digits as dims, w[j / 8, j % 8], become several (iterator_digits.c).
+bool split_iterators(PassContext *context, Func *kernel);
 // Elements at indices that are neither iterators nor constants become selects, where that is cheap (register_selects.c).
 bool select_registers(PassContext *context, Func *kernel);
 bool repeat_common_stores(PassContext *context, Func *kernel);   // common_stores.c

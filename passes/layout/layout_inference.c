@@ -153,24 +153,35 @@ static void infer_strict(Inference *inference) {
 
 // ---- common: propagation ----
 
+// Fragments that a loop indexes by sums have no padding within a dim.
+static bool fits_digits(Inference *inference, const Item *item, const Layout *map) {
+    Arena *arena = inference->arena;
+    VEC_EACH (const FragmentUse, use, &item->uses)
+        if (!digits_join(arena, &use->at, use->buf->rank,
+                         digits_covering(arena, &use->at, digits_project(arena, &use->at, map, true))))
+            return false;
+    return true;
+}
+
 // The map of a loop from the layout of a fragment that it accesses with all its iterators.
 static const Layout *map_from_use(Inference *inference, const Item *item, const FragmentUse *use,
                                   const Layout *layout) {
     int dims[LAYOUT_MAX_RANK];
-    if (!layout) return NULL;
+    const Layout *digits = layout ? digits_split(inference->arena, &use->at, layout) : NULL;
+    if (!digits) return NULL;
     for (int i = 0; i < item->loop.rank; i++) {
         dims[i] = -1;
-        for (int d = 0; d < use->rank; d++)
-            if (use->dims[d] == i) dims[i] = d;
+        for (int k = 0; k < use->at.count; k++)
+            if (use->at.items[k].iterator == i) dims[i] = k;
         if (dims[i] < 0 && item->loop.extents[i] != 1) return NULL;
     }
-    return tv_project(inference->arena, layout, item->loop.rank, dims, NULL);
+    const Layout *map = tv_project(inference->arena, digits, item->loop.rank, dims, NULL);
+    return fits_digits(inference, item, map) ? map : NULL;
 }
 
 static const Layout *layout_under(Inference *inference, const Layout *map, const FragmentUse *use) {
-    int64_t held[LAYOUT_MAX_RANK];
-    for (int d = 0; d < use->rank; d++) held[d] = buf_extent(use->buf, d);
-    return tv_project(inference->arena, map, use->rank, use->dims, held);
+    const Layout *digits = digits_project(inference->arena, &use->at, map, true);
+    return digits_join(inference->arena, &use->at, use->buf->rank, digits);
 }
 
 static const Layout *layout_for_use(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map) {
@@ -194,9 +205,11 @@ static int64_t bits_converted(Inference *inference, const Item *item, const Layo
 // Where the loop touches a part of the fragment, each thread holds the rest as further values.
 static const Layout *layout_for_whole(Inference *inference, const Item *item, const FragmentUse *use,
                                       const Layout *map) {
-    int64_t shape[LAYOUT_MAX_RANK];
-    for (int d = 0; d < use->rank; d++) shape[d] = buf_extent(use->buf, d);
-    return tv_covering(inference->arena, layout_for_use(inference, item, use, map), shape);
+    Arena *arena = inference->arena;
+    const Layout *digits = digits_covering(arena, &use->at, digits_project(arena, &use->at, map, true));
+    EXPECT(inference->context->failure, map->rank_out == item->loop.rank, "a loop of rank %d with another map",
+           item->loop.rank);
+    return digits_join(arena, &use->at, use->buf->rank, digits);
 }
 
 static bool covers(const Layout *layout, const Buf *buf) {
@@ -237,7 +250,7 @@ const Layout *layout_following(Inference *inference, const Item *item, const Fra
     if (item->kind == ITEM_REDUCE && use->is_store) return reduce_result(inference->arena, item->stmt, item->map);
     if (item->kind != ITEM_LOOP) return item->kind == ITEM_SCALAR || item->kind == ITEM_GEMM ? NULL : item->map;
     const Layout *required = layout_for_use(inference, item, use, item->map);
-    return covers(required, use->buf) ? required : NULL;
+    return required && covers(required, use->buf) ? required : NULL;
 }
 
 static bool propagate_loop(Inference *inference, Item *item) {
@@ -245,7 +258,7 @@ static bool propagate_loop(Inference *inference, Item *item) {
     if (!item->map) return changed;
     VEC_EACH (FragmentUse, use, &item->uses) {
         const Layout *required = layout_for_use(inference, item, use, item->map);
-        if (covers(required, use->buf)) changed |= set_layout(inference, use->buf, required);
+        if (required && covers(required, use->buf)) changed |= set_layout(inference, use->buf, required);
     }
     return changed;
 }
@@ -302,8 +315,35 @@ static int64_t fast_threads(Inference *inference, const Item *item) {
     return few;
 }
 
+static bool has_digits(const Item *item) {
+    VEC_EACH (const FragmentUse, use, &item->uses)
+        if (!digits_are_dims(&use->at)) return true;
+    return false;
+}
+
+// No thread and no value beyond an extent: threads that do not divide what is left are replicas.
+static const Layout *exact_map(Inference *inference, const Item *item) {
+    const TileLoop *loop = &item->loop;
+    Layout *tv = layout_new(inference->arena, 2, loop->rank);
+    int64_t left = inference->threads, each[LAYOUT_MAX_RANK], along[LAYOUT_MAX_RANK];
+    int64_t vector = loop->extents[item->fast] % item->vector ? 1 : item->vector;
+    for (int i = 0; i < loop->rank; i++) {
+        int d = i == 0 ? item->fast : i <= item->fast ? i - 1 : i;   // the fast dim first
+        each[d] = loop->extents[d] / (i == 0 ? vector : 1);
+        along[d] = gcd64(each[d], left);
+        left /= along[d];
+        layout_add(tv, TV_THREAD, along[d], i == 0 ? vector : 1, d);
+    }
+    layout_add(tv, TV_THREAD, left, 0, 0);
+    layout_add(tv, TV_VALUE, vector, 1, item->fast);
+    for (int d = 0; d < loop->rank; d++)
+        layout_add(tv, TV_VALUE, each[d] / along[d], along[d] * (d == item->fast ? vector : 1), d);
+    return layout_finish(tv);
+}
+
 // Each warp gets consecutive elements of a scanned row, so that warps exchange one total each.
 static const Layout *blocked_map(Inference *inference, const Item *item) {
+    if (has_digits(item)) return exact_map(inference, item);
     const Layout *blocked = tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads,
                                        item->fast, item->vector, fast_threads(inference, item));
     if (!runs_along_fast(inference, item, ITEM_SCAN)) return blocked;
@@ -402,9 +442,18 @@ static void check_reductions(Inference *inference) {
 // A store whose iterations threads share, of one element: each thread would keep what its own iterations store.
 static bool shares_stores(const Item *item, const FragmentUse *use, int iterator) {
     bool index = false;
-    for (int d = 0; d < use->rank; d++) index |= use->dims[d] == iterator;
+    for (int k = 0; k < use->at.count; k++) index |= use->at.items[k].iterator == iterator;
     return use->is_store && !index && tv_threads_along(item->map, iterator) > 1 &&
            stmt_uses_var(item->stmt, item->loop.iters[iterator]);
+}
+
+// A map that replicas, or a text, made padded.
+static void check_digits(Inference *inference) {
+    VEC_EACH_PTR (Item, item, &inference->items) {
+        if (item->kind != ITEM_LOOP || !item->map || fits_digits(inference, item, item->map)) continue;
+        diag(inference->context->sink, item->stmt->loc, T_FRAGMENT_INDEX, vec_last(&item->uses).buf->name);
+        inference->failed = true;
+    }
 }
 
 static void check_stores(Inference *inference) {
@@ -516,6 +565,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     propagate(&inference);
     infer_free(&inference);
     drop_replicas(&inference);
+    check_digits(&inference);
+    if (inference.failed) return inference.changed;
     search_layouts(&inference);
     follow_destinations(&inference);
     write_decisions(&inference);
@@ -525,7 +576,8 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
 }
 
 bool pass_layout_inference(PassContext *context, Func *kernel) {
-    bool changed = repeat_common_stores(context, kernel);
+    bool changed = split_iterators(context, kernel);
+    changed |= repeat_common_stores(context, kernel);
     changed |= select_registers(context, kernel);
     changed |= separate_views(context, kernel);
     const ThreadScopeVec *scopes = kernel_scopes(context, kernel);

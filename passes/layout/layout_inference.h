@@ -34,8 +34,7 @@ typedef enum {
 
 typedef struct FragmentUse {
     Buf *buf;
-    int rank;
-    int dims[LAYOUT_MAX_RANK];   // iterator of each index; -1: constant
+    FragmentDigits at;
     bool is_store;
     bool keeps;   // a store that leaves some elements unchanged
 } FragmentUse;

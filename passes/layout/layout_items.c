@@ -16,26 +16,24 @@ static void add_fragment(Inference *inference, Buf *buf) {
     vec_push(inference->arena, &inference->fragments, buf);
 }
 
-// dims NULL: dim d by iterator d.
-static void add_use(Inference *inference, Item *item, Buf *buf, int rank, const int *dims, bool is_store) {
-    FragmentUse use = {.buf = buf, .rank = rank, .is_store = is_store};
-    EXPECT(inference->context->failure, buf->scope == SCOPE_FRAGMENT && rank <= buf->rank, "%d indices of '%s'", rank,
-           buf->name);
-    for (int d = 0; d < rank; d++) use.dims[d] = dims ? dims[d] : d;
+static void add_use(Inference *inference, Item *item, Buf *buf, FragmentDigits at, bool is_store) {
+    FragmentUse use = {.buf = buf, .at = at, .is_store = is_store};
+    EXPECT(inference->context->failure, buf->scope == SCOPE_FRAGMENT, "'%s' is no fragment", buf->name);
     vec_push(inference->arena, &item->uses, use);
     add_fragment(inference, buf);
 }
 
 // An operand of an op on whole tiles.
 static void add_operand(Inference *inference, Item *item, const Region *region, bool is_store) {
-    if (region->buf->scope == SCOPE_FRAGMENT) add_use(inference, item, region->buf, region->buf->rank, NULL, is_store);
+    if (region->buf->scope == SCOPE_FRAGMENT)
+        add_use(inference, item, region->buf, whole_digits(region->buf, region->buf->rank), is_store);
 }
 
-static bool stores_all(const TileLoop *loop, const TileAccess *access, const int *dims) {
+static bool stores_all(const TileLoop *loop, const TileAccess *access, const FragmentDigits *at) {
     if (access->conditional || access->condition) return false;
-    for (int d = 0; d < access->count; d++) {
-        int64_t extent = dims[d] < 0 ? 1 : loop->extents[dims[d]];
-        if (extent < buf_extent(access->buf, d)) return false;
+    for (int k = 0; k < at->count; k++) {
+        int64_t extent = at->items[k].iterator < 0 ? 1 : loop->extents[at->items[k].iterator];
+        if (extent < at->items[k].extent) return false;
     }
     return true;
 }
@@ -43,15 +41,15 @@ static bool stores_all(const TileLoop *loop, const TileAccess *access, const int
 // Unconditional, at constants in some dims and at all elements of the others. The place, as a number among the
 // constants.
 static bool stores_at_constants(const TileLoop *loop, const TileAccess *access, int64_t *place) {
-    int dims[LAYOUT_MAX_RANK];
+    FragmentDigits at;
     *place = 0;
     if (!access->is_store || access->conditional || access->condition ||
-        !index_dims(loop, access->count, access->indices, dims))
+        !fragment_digits(loop, access->buf, access->count, access->indices, &at))
         return false;
-    for (int d = 0; d < access->count; d++) {
-        int64_t at, extent = buf_extent(access->buf, d);
-        if (dims[d] >= 0 && loop->extents[dims[d]] < extent) return false;
-        if (dims[d] < 0 && expr_const(access->indices[d], &at)) *place = *place * extent + at;
+    for (int k = 0; k < at.count; k++) {
+        const FragmentDigit *digit = &at.items[k];
+        if (digit->iterator >= 0 && loop->extents[digit->iterator] < digit->extent) return false;
+        if (digit->iterator < 0) *place = *place * digit->extent + digit->value;
     }
     return true;
 }
@@ -60,10 +58,10 @@ static bool stores_at_constants(const TileLoop *loop, const TileAccess *access, 
 // v[i, 1] = ..;`. (one_view: they are at constants in the same dims.)
 static bool stores_all_constants(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses,
                                  const TileAccess *one) {
-    int dims[LAYOUT_MAX_RANK];
+    FragmentDigits at;
     int64_t places = 1, found = 0, place;
-    if (!index_dims(loop, one->count, one->indices, dims)) return false;
-    for (int d = 0; d < one->count; d++) places *= dims[d] < 0 ? buf_extent(one->buf, d) : 1;
+    if (!fragment_digits(loop, one->buf, one->count, one->indices, &at)) return false;
+    for (int k = 0; k < at.count; k++) places *= at.items[k].iterator < 0 ? at.items[k].extent : 1;
     bool *seen = NEW_ARRAY(arena, bool, places);
     VEC_EACH (const TileAccess, access, accesses) {
         if (access->buf != one->buf) continue;
@@ -76,20 +74,21 @@ static bool stores_all_constants(Arena *arena, const TileLoop *loop, const TileA
 }
 
 // The loop's other accesses of the fragment use the same iterators (separate_views has made that so where possible).
-static bool one_view(const Item *item, const TileAccess *access, const int *dims) {
+static bool one_view(const Item *item, const TileAccess *access, const FragmentDigits *at) {
     VEC_EACH (const FragmentUse, use, &item->uses)
-        if (use->buf == access->buf && memcmp(use->dims, dims, sizeof *dims * (size_t)use->rank) != 0) return false;
+        if (use->buf == access->buf && !digits_equal(&use->at, at)) return false;
     return true;
 }
 
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
     VEC_EACH (const TileAccess, access, accesses) {
-        int dims[LAYOUT_MAX_RANK];
+        FragmentDigits at;
         if (access->buf->scope != SCOPE_FRAGMENT) {
             item->has_memory = true;
-        } else if (index_dims(&item->loop, access->count, access->indices, dims) && one_view(item, access, dims)) {
-            add_use(inference, item, access->buf, access->count, dims, access->is_store);
-            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, dims) &&
+        } else if (fragment_digits(&item->loop, access->buf, access->count, access->indices, &at) &&
+                   one_view(item, access, &at)) {
+            add_use(inference, item, access->buf, at, access->is_store);
+            vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, &at) &&
                                           !stores_all_constants(inference->arena, &item->loop, accesses, access);
         } else {
             Span place = access->load ? access->load->loc : item->stmt->loc;
@@ -185,7 +184,7 @@ typedef struct ScalarUses {
 static bool collect_scalar_load(Visitor *visitor, Expr *expr) {
     const ScalarUses *uses = visitor->user;
     if (expr->kind == EXPR_LOAD && expr->load.buf->scope == SCOPE_FRAGMENT)
-        add_use(uses->inference, uses->item, expr->load.buf, 0, NULL, false);
+        add_use(uses->inference, uses->item, expr->load.buf, (FragmentDigits){0}, false);
     return true;
 }
 
@@ -202,7 +201,8 @@ static void collect_scalar(Inference *inference, Item *item) {
     case STMT_IF: visit_expr(&visitor, stmt->if_.condition); break;
     case STMT_STORE:
         visit_stmt(&visitor, stmt);
-        if (stmt->store.buf->scope == SCOPE_FRAGMENT) add_use(inference, item, stmt->store.buf, 0, NULL, true);
+        if (stmt->store.buf->scope == SCOPE_FRAGMENT)
+            add_use(inference, item, stmt->store.buf, (FragmentDigits){0}, true);
         break;
     default: break;
     }

@@ -24,7 +24,12 @@ static bool is_iterator(const Selects *selects, const Expr *index) {
 }
 
 // The first dim that is indexed by what a layout does not say, v[i, i] with it; -1: none.
-static int dynamic_dim(const Selects *selects, int count, Expr *const *indices) {
+static int dynamic_dim(const Selects *selects, const Buf *buf, int count, Expr *const *indices) {
+    FragmentDigits digits;
+    if (selects->loop && selects->loop->loop.count <= LAYOUT_MAX_RANK) {
+        TileLoop space = loop_space((Stmt *)selects->loop);
+        if (fragment_digits(&space, buf, count, indices, &digits)) return -1;
+    }
     for (int d = 0; d < count; d++) {
         int64_t constant;
         if (expr_const(indices[d], &constant)) continue;
@@ -44,7 +49,7 @@ static bool is_cheap(const Selects *selects, const Buf *buf, int count, Expr *co
         if (!expr_const(indices[d], &constant) && !is_iterator(selects, indices[d])) elements *= buf_extent(buf, d);
         if (expr_must_not_repeat(indices[d])) return false;
     }
-    int dynamic = dynamic_dim(selects, count, indices);
+    int dynamic = dynamic_dim(selects, buf, count, indices);
     if (elements == 1 && dynamic >= 0) elements = buf_extent(buf, dynamic);   // v[i, i]
     return 2 * (elements - 1) * costs->select <= 2 * costs->wavefront + costs->barrier;
 }
@@ -60,7 +65,7 @@ static Expr *is_at(const Selects *selects, Expr *index, int64_t at) {
 }
 
 static Expr *selected(const Selects *selects, Buf *buf, int count, Expr *const *indices) {
-    int dim = dynamic_dim(selects, count, indices);
+    int dim = dynamic_dim(selects, buf, count, indices);
     if (dim < 0) return e_load(selects->arena, buf, count, indices);
     int64_t last = buf_extent(buf, dim) - 1;
     Expr *value = selected(selects, buf, count, with_index(selects, count, indices, dim, last));
@@ -74,13 +79,13 @@ static Expr *selected(const Selects *selects, Buf *buf, int count, Expr *const *
 static Expr *select_load(Mapper *mapper, Expr *expr) {
     const Selects *selects = mapper->user;
     if (expr->kind != EXPR_LOAD || expr->load.buf->scope != SCOPE_FRAGMENT) return expr;
-    bool dynamic = dynamic_dim(selects, expr->load.count, expr->load.indices) >= 0;
+    bool dynamic = dynamic_dim(selects, expr->load.buf, expr->load.count, expr->load.indices) >= 0;
     if (!dynamic || !is_cheap(selects, expr->load.buf, expr->load.count, expr->load.indices)) return expr;
     return selected(selects, expr->load.buf, expr->load.count, expr->load.indices);
 }
 
 static void select_store(const Selects *selects, const Stmt *store, int count, Expr *const *indices, Block *out) {
-    int dim = dynamic_dim(selects, count, indices);
+    int dim = dynamic_dim(selects, store->store.buf, count, indices);
     if (dim < 0) {
         Stmt *one = s_store(selects->arena, store->store.buf, count, indices, store->store.value);
         one->loc = store->loc;
@@ -96,7 +101,7 @@ static void select_store(const Selects *selects, const Stmt *store, int count, E
 static void push_store(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const Selects *selects = mapper->user;
     bool stores = stmt->kind == STMT_STORE && stmt->store.buf->scope == SCOPE_FRAGMENT;
-    if (!stores || dynamic_dim(selects, stmt->store.count, stmt->store.indices) < 0 ||
+    if (!stores || dynamic_dim(selects, stmt->store.buf, stmt->store.count, stmt->store.indices) < 0 ||
         !is_cheap(selects, stmt->store.buf, stmt->store.count, stmt->store.indices)) {
         block_push(mapper->arena, out, stmt);
         return;

@@ -42,22 +42,22 @@ Expr **access_at(Version *version, const TileAccess *access, Expr *const *index_
 
 static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *indices) {
     Arena *arena = version->arena;
+    FragmentDigits at;
     int dims[LAYOUT_MAX_RANK];
-    int64_t held[LAYOUT_MAX_RANK];
-    bool known = index_dims(version->loop, count, indices, dims);
-    for (int d = 0; d < count; d++) held[d] = buf_extent(buf, d);
-    const Layout *seen = tv_covering(arena, tv_project(arena, version->map, count, dims, held), held);
-    Expr *slot = fragment_projected_value(arena, version->map, count, dims, value_number(version));
-    if (known && buf->layout && !layout_equal(seen, buf->layout))
-        slot = fragment_same_thread(arena, seen, buf->layout, slot);
-    EXPECT(version->lower->context->failure, known && buf->layout && slot,
-           "fragment '%s' has another layout than its loop", buf->name);
-    int64_t weight = tv_values(tv_project(arena, version->map, count, dims, NULL));
-    for (int d = 0; d < count; d++) {
-        if (dims[d] >= 0) continue;
-        slot = e_add(arena, slot, e_times(arena, indices[d], weight));
-        weight *= held[d];
+    bool known = fragment_digits(version->loop, buf, count, indices, &at) && buf->layout;
+    const Layout *own = known ? digits_split(arena, &at, buf->layout) : NULL;
+    EXPECT(version->lower->context->failure, own, "fragment '%s' has another layout than its loop", buf->name);
+    for (int k = 0; k < at.count; k++) dims[k] = at.items[k].iterator;
+    Expr *slot = fragment_projected_value(arena, version->map, at.count, dims, value_number(version));
+    int64_t weight = tv_values(digits_project(arena, &at, version->map, false));
+    for (int k = 0; k < at.count; k++) {
+        if (dims[k] >= 0) continue;
+        slot = e_add(arena, slot, e_int(arena, at.items[k].value * weight));
+        weight *= at.items[k].extent;
     }
+    const Layout *seen = digits_covering(arena, &at, digits_project(arena, &at, version->map, true));
+    if (!layout_equal(seen, own)) slot = fragment_same_thread(arena, seen, own, slot);
+    EXPECT(version->lower->context->failure, slot, "fragment '%s' has another layout than its loop", buf->name);
     return lower_simple(version->lower, slot);
 }
 
