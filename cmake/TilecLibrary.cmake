@@ -74,7 +74,7 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tilec)
 configure_package_config_file(cmake/TilecConfig.cmake.in TilecConfig.cmake INSTALL_DESTINATION ${package_dir}
                               PATH_VARS CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_BINDIR)
-write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(TilecConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 file(RELATIVE_PATH TILEC_PC_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})   # multiarch: three up
 set(TILEC_PC_NAME tilec)
 set(TILEC_PC_DESCRIPTION "compiler for GPU tile kernels")

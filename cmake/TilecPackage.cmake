@@ -1,5 +1,5 @@
 # Packages for Debian: `cpack -G DEB` of a build by the preset `package`, which links what Debian has. tilec: the program;
-# libtilec0, libtilec-launch0: the shared libraries; libtilec-dev: what is needed to build with them.
+# libtilec1, libtilec-launch1: the shared libraries, with their SOVERSION; libtilec-dev: what is needed to build with them.
 set(CPACK_PACKAGE_NAME tilec)
 set(CPACK_PACKAGE_CONTACT "The tilec authors <tilec@example.org>")
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -72,9 +72,9 @@ endforeach()
 
 tilec_deb(tilec tilec devel "compiler for GPU tile kernels" "tilec compiles kernels that are written with tiles to PTX and cubin for NVIDIA"
           "GPUs, tests them on an emulator of the CPU, and times and tunes them.")
-tilec_deb(libtilec libtilec0 libs "compiles and launches GPU tile kernels" "The library opens, launches and emulates kernels in the language of tilec;" "the program tilec compiles for it.")
-tilec_deb(libtilec-launch libtilec-launch0 libs "launches compiled GPU tile kernels" "The library launches kernels that tilec has compiled elsewhere, and needs no" "compiler.")
+tilec_deb(libtilec libtilec${PROJECT_VERSION_MAJOR} libs "compiles and launches GPU tile kernels" "The library opens, launches and emulates kernels in the language of tilec;" "the program tilec compiles for it.")
+tilec_deb(libtilec-launch libtilec-launch${PROJECT_VERSION_MAJOR} libs "launches compiled GPU tile kernels" "The library launches kernels that tilec has compiled elsewhere, and needs no" "compiler.")
 tilec_deb(dev libtilec-dev libdevel "headers and libraries of tilec" "The header, static libraries, and files for CMake and pkg-config, to build" "programs that compile or launch kernels with tilec.")
 set(CPACK_DEBIAN_LIBTILEC_PACKAGE_RECOMMENDS tilec)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtilec0 (= ${PROJECT_VERSION}), libtilec-launch0 (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libtilec${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION}), libtilec-launch${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION})")
 include(CPack)

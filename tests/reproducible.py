@@ -2,7 +2,8 @@
 """What people install is equal byte by byte, in whatever folder and at whatever time it is built: reproducible.py SOURCE [-j N] [--wheel PIP]
 
 The tracked files are copied to two folders with names of different lengths, with other times, and built there, without a compiler cache; packages for
-Debian, the files of the wheel, and with `--wheel` the wheels that this pip makes, are compared. Takes some ten minutes of CPU. Exit 77: no git, or no cpack.
+Debian, what `cmake --install` gives (the portable program, libraries, manual pages), the files of the wheel, and with `--wheel` the wheels that this pip makes,
+are compared. Takes some ten minutes of CPU. Exit 77: no git, or no cpack.
 """
 import argparse
 import filecmp
@@ -35,13 +36,14 @@ def build(folder, products, options):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("CMAKE_")}
     environment |= {"SOURCE_DATE_EPOCH": "1700000000", "CCACHE_DISABLE": "1"}
     out = folder / "out"
+    if options.wheel:   # first, in the same folder: what it compiles is not compiled again
+        run(options.wheel, "wheel", "--no-deps", "-w", products, "-C", f"build-dir={out}", folder, env=environment)
     run("cmake", "-G", "Ninja", "-S", folder, "-B", out, *OPTIONS, env=environment)
     run("cmake", "--build", out, "-j", options.jobs, env=environment)
     run("cpack", "-G", "DEB", "-B", products, cwd=out, env=environment)
     shutil.rmtree(products / "_CPack_Packages")
     run("cmake", "--install", out, "--component", "python", "--strip", "--prefix", products / "python", env=environment)
-    if options.wheel:
-        run(options.wheel, "wheel", "--no-deps", "-w", products, folder, env=environment)
+    run("cmake", "--install", out, "--strip", "--prefix", products / "installed", env=environment)
 
 
 def differing(a, b):

@@ -46,9 +46,10 @@ extern "C" {
 #define TILEC_API
 #endif
 
-// The version of this header; tilec_version is the library's, "0.1.0".
-#define TILEC_VERSION_MAJOR 0
-#define TILEC_VERSION_MINOR 1
+// The version of this header; tilec_version is the library's, "1.0.0". A program runs with libraries of the same major version that
+// are not older.
+#define TILEC_VERSION_MAJOR 1
+#define TILEC_VERSION_MINOR 0
 #define TILEC_VERSION_PATCH 0
 TILEC_API const char *tilec_version(void);
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The binary interface is that of the last release, but for what a minor version may add: abi.py SOURCE [--write]
 
-docs/design/launch.md says what that is: functions, fields at the end of structures, numbers at the end of enumerations. What the header
+docs/design/launch.md says what that is: functions, fields at the end of structures, numbers at the end of enumerations. Each function has a
+version in cmake/libtilec.map, and one that the last release had keeps it. What the header
 declares is compiled into an object whose debug information has each function as a variable, so that neither the library nor how it was
 built matters. libabigail (abidw) describes it; tilec.json has what the last release had. Its abidiff cannot tell a field at the end from a field
 that changed, so they are compared here. --write makes tilec.json anew: at a release, or where CHANGELOG.md names a break.
@@ -20,10 +21,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 KNOWN = HERE / "tilec.json"
 
 
+def symbol_versions(source):
+    """Of each function the node of cmake/libtilec.map that has it."""
+    text = re.sub("#.*", "", (source / "cmake/libtilec.map").read_text())
+    return {name: node for node, inside in re.findall(r"(TILEC_[\d.]+)\s*\{(.*?)\}", text, re.S) for name in re.findall(r"\btilec_\w+", inside)}
+
+
 def described(source, folder):
     """The description by abidw of what the header declares."""
     header = (source / "include/tilec/tilec.h").read_text()
     functions = sorted(set(re.findall(r"^TILEC_API[^(]*?\b(tilec_\w+)\(", header, re.M)))
+    if set(functions) != set(symbol_versions(source)):
+        sys.exit(f"the header and cmake/libtilec.map differ in {sorted(set(functions) ^ set(symbol_versions(source)))}")
     text = "#include <tilec/tilec.h>\n" + "".join(f"extern __typeof__({name}) *abi_{name};\n__typeof__({name}) *abi_{name};\n" for name in functions)
     (folder / "abi.c").write_text(text)
     subprocess.run(["cc", "-g", "-shared", "-fPIC", f"-I{source}/include", folder / "abi.c", "-o", folder / "abi.so"], check=True)
@@ -67,6 +76,9 @@ def breaks(old, new):
     for name, kind in old["functions"].items():
         if new["functions"].get(name) != kind:
             yield f"{name} is {new['functions'].get(name, 'gone')}; it was {kind}"
+    for name, version in old["versions"].items():
+        if name in new["versions"] and new["versions"][name] != version:
+            yield f"{name} has the version {new['versions'][name]}; it had {version}"
     for what in ("structures", "enumerations"):
         for name, before in old[what].items():
             now = new[what].get(name, [])
@@ -79,7 +91,8 @@ def main(source, *options):
         print("skipped: abidw is missing (package abigail-tools)")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
-        interface = Description(described(pathlib.Path(source).resolve(), pathlib.Path(folder))).interface
+        source = pathlib.Path(source).resolve()
+        interface = Description(described(source, pathlib.Path(folder))).interface | {"versions": symbol_versions(source)}
     if "--write" in options:
         KNOWN.write_text(json.dumps(interface, indent=1, sort_keys=True) + "\n")
         return
