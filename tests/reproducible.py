@@ -58,8 +58,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("-j", dest="jobs", default="2")
-    parser.add_argument("--wheel", metavar="PIP")
+    parser.add_argument("--wheel", metavar="PIP", help="default: that of `./dev package`, if it has run here")
     options = parser.parse_args()
+    pip = options.source.resolve() / ".deps/package/bin/pip"
+    options.wheel = options.wheel or (pip if pip.exists() else None)
     if not shutil.which("cpack") or subprocess.run(["git", "-C", options.source, "rev-parse"], capture_output=True).returncode:
         print("skipped: no git, or no cpack")
         sys.exit(77)
