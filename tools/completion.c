@@ -16,6 +16,14 @@ static void put_values(const OptionInfo *option, const char *open, StrBuf *out) 
     else sb_str(out, option->values);
 }
 
+// Operands that are words: those of "stat|verify|clear|path" and "cli|man [COMMAND]|bash", none of "FILE|FOLDER...".
+static void put_operands(Command command, StrBuf *out) {
+    for (const char *at = command_infos[command].operands; *at; at += strcspn(at, "|"), at += *at == '|') {
+        size_t length = strspn(at, "abcdefghijklmnopqrstuvwxyz");
+        if (length) sb_char(out, ' '), sb_bytes(out, at, length);
+    }
+}
+
 // A text in single quotes. `escaped`: bytes that the shell's notation has a backslash before.
 static void put_quoted(const char *text, const char *escaped, StrBuf *out) {
     sb_char(out, '\'');
@@ -33,6 +41,7 @@ static void bash_options(Command command, StrBuf *out) {
     for (int o = 0; o < OPTION_COUNT; o++)
         if (option_is_of(&option_infos[o], command))
             sb_printf(out, " --%s%s", option_infos[o].name, option_infos[o].argument ? "=" : "");
+    put_operands(command, out);
     sb_str(out, "\" ;;\n");
 }
 
@@ -99,7 +108,11 @@ void help_zsh(StrBuf *out) {
         sb_printf(out, "    %s) _arguments", command_infos[i].name);
         for (int o = 0; o < OPTION_COUNT; o++)
             if (option_is_of(&option_infos[o], (Command)i)) zsh_option(&option_infos[o], out);
-        sb_str(out, " \\\n            '*:file:_files' ;;\n");
+        StrBuf words;
+        sb_init(&words, out->arena);
+        put_operands((Command)i, &words);
+        if (words.length) sb_printf(out, " \\\n            '2:what:(%s)' ;;\n", sb_text(&words) + 1);
+        else sb_str(out, " \\\n            '*:file:_files' ;;\n");
     }
     sb_str(out, "    *) _files ;;\n    esac\n}\n_tilec \"$@\"\n");
 }
@@ -124,12 +137,22 @@ static void fish_option(const OptionInfo *option, StrBuf *out) {
     sb_char(out, '\n');
 }
 
+static void fish_operands(Command command, StrBuf *out) {
+    StrBuf words;
+    sb_init(&words, out->arena);
+    put_operands(command, &words);
+    if (!words.length) return;
+    sb_printf(out, "complete -c tilec -f -n '__fish_seen_subcommand_from %s' -a '%s'\n", command_infos[command].name,
+              sb_text(&words) + 1);
+}
+
 void help_fish(StrBuf *out) {
     sb_str(out, "# Completion of tilec for fish; made by `tilec docs fish`.\n");
     for (int i = 0; i < COMMAND_COUNT; i++) {
         sb_printf(out, "complete -c tilec -n __fish_use_subcommand -a %s -d ", command_infos[i].name);
         put_quoted(command_infos[i].summary, "\\", out);
         sb_char(out, '\n');
+        fish_operands((Command)i, out);
     }
     for (int o = 0; o < OPTION_COUNT; o++) fish_option(&option_infos[o], out);
 }

@@ -25,6 +25,7 @@ enum {   // the words of options.def's column `commands`
     REDUCE = 1 << COMMAND_REDUCE,
     DOCTOR = 1 << COMMAND_DOCTOR,
     FMT = 1 << COMMAND_FMT,
+    LAYOUT = 1 << COMMAND_LAYOUT,
     LSP = 1 << COMMAND_LSP,
     TARGETS = 1 << COMMAND_TARGETS,
     PASSES = 1 << COMMAND_PASSES,
