@@ -24,8 +24,26 @@ typedef struct Making {
     bool ok;
 } Making;
 
+static bool has_name(const Func *func, const char *name) {
+    bool found = false;
+    for (int i = 0; i < func->dims.count; i++) found |= strcmp(func->dims.items[i]->name, name) == 0;
+    for (int i = 0; i < func->params.count; i++)
+        found |= func->params.items[i].var && strcmp(func->params.items[i].var->name, name) == 0;
+    return found;
+}
+
+// The first of the variants with the most names of the test: one may have strides that another has not.
 static const Func *test_func(const Module *module, const Test *test) {
-    const Func *func = module_func(module, test->name);
+    const Func *func = NULL;
+    for (int i = 0, most = -1; i < module->funcs.count; i++) {
+        const Func *variant = module->funcs.items[i];
+        if (strcmp(variant->name, test->name) != 0) continue;
+        int count = 0;
+        VEC_EACH (Binding, binding, &test->bindings) count += has_name(variant, binding->name);
+        if (count <= most) continue;
+        most = count;
+        func = variant;
+    }
     if (!func) diag(module->sink, test->loc, T_EMU_NO_FUNCTION, test->name);
     return func;
 }

@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Node *tested(const Syntax *syntax, const Node *test) {
-    int item = item_named(syntax, test->text);
-    return item < 0 ? NULL : syntax->items.items[item].node;
-}
-
 // ---- what a binding means ----
 typedef enum { BIND_UNKNOWN, BIND_PARAM, BIND_CHOICE, BIND_TYPE, BIND_TUNABLE, BIND_CONST } BindKind;
 
@@ -53,6 +48,24 @@ static BindKind binding_kind(Sema *s, const Node *target, const char *name) {
         if (names(param->kids[1], name) || names(param->kids[2], name)) return BIND_PARAM;
     }
     return is_tunable(s->syntax, target, name) ? BIND_TUNABLE : BIND_UNKNOWN;
+}
+
+static bool has_names(Sema *s, const Node *target, const Node *test) {
+    const Node *list = test->kids[0];
+    for (int i = 0; i < list->count; i++)
+        if (binding_kind(s, target, list->kids[i]->text) == BIND_UNKNOWN) return false;
+    return true;
+}
+
+// Of the variants of that name the first that has all names of the test, as strides; else the first. NULL: there is none.
+static const Node *tested(Sema *s, const Node *test) {
+    int first = item_named(s->syntax, test->text);
+    for (int i = first; first >= 0 && i < s->syntax->items.count; i++) {
+        const Node *node = s->syntax->items.items[i].node;
+        bool same = node->kind == s->syntax->items.items[first].node->kind && strcmp(node->text, test->text) == 0;
+        if (same && has_names(s, node, test)) return node;
+    }
+    return first < 0 ? NULL : s->syntax->items.items[first].node;
 }
 
 static bool used_up(BindKind kind) {
@@ -251,7 +264,7 @@ static void add_test(Sema *s, const Node *node, const Node *target, const Made *
 }
 
 static void elaborate_test(Sema *s, const Node *node) {
-    const Node *target = tested(s->syntax, node);
+    const Node *target = tested(s, node);
     if (!target) {
         Diag *d = diag(s->sink, node->span, T_NO_TARGET, "test", node->text);
         diag_suggest(d, node->span, strmap_nearest(s->syntax->launchables, node->text));
@@ -260,6 +273,7 @@ static void elaborate_test(Sema *s, const Node *node) {
     for (int i = 0; i < s->made.count; i++) {
         const Made *made = &s->made.items[i];
         if (made->called || made->broken || strcmp(made->node->text, node->text) != 0) continue;
+        if (has_names(s, target, node) && !has_names(s, made->node, node)) continue;
         if (!belongs(s, node, target, made)) continue;
         add_test(s, node, target, made);
         return;
@@ -292,7 +306,7 @@ static bool defines_equal(const DefineVec *a, const DefineVec *b) {
 // What one test asks for, besides the defaults.
 static DefineVec choice_of(Sema *s, const Node *test) {
     DefineVec out = {0};
-    const Node *target = tested(s->syntax, test), *list = test->kids[0];
+    const Node *target = tested(s, test), *list = test->kids[0];
     for (int i = 0; target && i < list->count; i++) {
         const Node *bind = list->kids[i];
         BindKind kind = binding_kind(s, target, bind->text);
