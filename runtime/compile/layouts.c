@@ -154,7 +154,43 @@ static const char *reason_of(const Page *page, const Buf *buf, const Texts *mech
                     : "no access of a warp asks for one";
 }
 
+// ---- reasons of fragments ----
+
+static const char *product_role(const Stmt *stmt, const Buf *buf) {
+    if (!is_call(stmt, OP_GEMM)) return NULL;
+    GemmOp gemm = gemm_of(stmt);
+    return gemm.acc->buf == buf ? "accumulator" : gemm.a->buf == buf ? "operand a" : NULL;
+}
+
+// The statement whose instruction or map the layout comes from: a product, else what reduces to it, else what moves the
+// widest vectors.
+static const char *fragment_reason(const Page *page, const Buf *buf) {
+    const char *moves = NULL, *result = NULL;
+    int64_t widest = 0;
+    FOR_EACH_STMT (stmt, &page->func->body) {
+        const char *role = product_role(stmt, buf);
+        int line = stmt->loc.line;
+        if (role)
+            return arena_printf(page->arena, "line %d, %s of a product by %s", line, role, via_text(via_of(stmt)));
+        if (!attr_get(stmt->attrs, ATTR_MAP) || !stmt_uses_buf(stmt, buf)) continue;
+        const Attr *vector = attr_get(stmt->attrs, ATTR_VECTOR);
+        int64_t together = vector ? vector->args[0].integer : 1;
+        const char *place = arena_printf(page->arena, "line %d, %s", line, statement_name(stmt));
+        if (is_reduction(stmt) && reduce_of(stmt).dst->buf == buf) result = place;
+        if (is_reduction(stmt) || together <= widest) continue;
+        widest = together;
+        moves = together == 1
+                    ? place
+                    : arena_printf(page->arena, "%s: %lld elements of a thread together", place, (long long)together);
+    }
+    return result ? result : moves ? moves : "no statement asks for one";
+}
+
 static void print_reasons(const Page *page, const Buf *buf, const char *before, const char *behind) {
+    if (buf->scope == SCOPE_FRAGMENT) {
+        sb_printf(page->out, "%s%s%s", before, fragment_reason(page, buf), behind);
+        return;
+    }
     Texts mechanisms = mechanisms_of(page, buf);
     sb_printf(page->out, "%s%s%s", before, reason_of(page, buf, &mechanisms), behind);
     for (int i = 0; i < mechanisms.count; i++) sb_printf(page->out, "%s%s%s", before, mechanisms.items[i], behind);
@@ -194,9 +230,9 @@ static void text_buffer(const Page *page, const Buf *buf) {
     sb_printf(page->out, "  %-9s%s", scope_name(buf), buffer_text(page, buf));
     if (buf->offset >= 0 && buf->scope == SCOPE_SHARED) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
     sb_printf(page->out, "\n           %s\n", layout_of(page, buf));
-    if (buf->scope != SCOPE_SHARED || type_kind(buf->type) == KIND_OPAQUE) return;
+    if (type_kind(buf->type) == KIND_OPAQUE) return;
     print_reasons(page, buf, "           ", "\n");
-    text_accesses(page, buf);
+    if (buf->scope == SCOPE_SHARED) text_accesses(page, buf);
 }
 
 static void html_buffer(Page *page, const Buf *buf) {
@@ -207,7 +243,7 @@ static void html_buffer(Page *page, const Buf *buf) {
     sb_str(page->out, "</code>");
     if (buf->scope == SCOPE_SHARED && buf->offset >= 0) sb_printf(page->out, " at byte %lld", (long long)buf->offset);
     sb_str(page->out, "</p>\n");
-    if (buf->scope == SCOPE_SHARED && type_kind(buf->type) != KIND_OPAQUE) print_reasons(page, buf, "<p>", "</p>\n");
+    if (type_kind(buf->type) != KIND_OPAQUE) print_reasons(page, buf, "<p>", "</p>\n");
     if (buf->scope == SCOPE_SHARED) html_accesses(page, buf);
     const char *before = seen_as(page, buf);
     Drawing drawing;
