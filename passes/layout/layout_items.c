@@ -1,4 +1,6 @@
 // Collects the items of layout-inference: the tile ops of a kernel, and the fragments that each reads and writes.
+#include "ir/build.h"
+#include "ir/print.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
@@ -80,6 +82,20 @@ static bool one_view(const Item *item, const TileAccess *access, const FragmentD
     return true;
 }
 
+// By the index that no layout of the fragment follows.
+static void report_index(Inference *inference, const Item *item, const TileAccess *access) {
+    Span place = access->load ? access->load->loc : item->stmt->loc;
+    Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+    inference->failed = true;
+    for (int i = 0; i < access->count; i++) {
+        FragmentDigits at;
+        Expr *alone[LAYOUT_MAX_RANK];
+        for (int d = 0; d < access->count; d++) alone[d] = d == i ? access->indices[d] : e_int(inference->arena, 0);
+        if (!fragment_digits(&item->loop, access->buf, access->count, alone, &at))
+            diag_note(d, "index %d is %s", i, expr_text(inference->arena, access->indices[i]));
+    }
+}
+
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
     VEC_EACH (const TileAccess, access, accesses) {
         FragmentDigits at;
@@ -91,9 +107,7 @@ static void loop_uses(Inference *inference, Item *item, const TileAccessVec *acc
             vec_last(&item->uses).keeps = access->is_store && !stores_all(&item->loop, access, &at) &&
                                           !stores_all_constants(inference->arena, &item->loop, accesses, access);
         } else {
-            Span place = access->load ? access->load->loc : item->stmt->loc;
-            diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
-            inference->failed = true;
+            report_index(inference, item, access);
         }
     }
 }
