@@ -18,9 +18,9 @@
 //               reduce_max(v, top)        common: top is in every thread           top: 128:0 | 1
 //               reduce_max(v, top)        common: every thread holds top           top: 128:0 | 1
 //               parallel (j) ... top[0]   common: the map of the loop is v's layout
-// Limits: an index into a fragment must be an iterator or a constant, or its dim so short that selects are cheap
-// (register_selects.c; else an error: use shared memory); iteration
-// spaces with run-time extents are first cut into chunks of constant size.
+// Limits: an index into a fragment must be an iterator, a constant or a sum of digits (analysis/fragment_digits.c), or its
+// dim so short that selects are cheap (register_selects.c; else an error: use shared memory); iteration spaces with
+// run-time extents are first cut into chunks of constant size.
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"

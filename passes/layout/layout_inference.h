@@ -6,6 +6,7 @@
 //     layout_inference.c       layout-inference: layouts of fragments, maps of loops
 //     layout_items.c           ... collects the tile ops and the fragments that they use
 //     fragment.c               ... layouts of instructions, expressions over layouts, one view of a fragment per loop
+//     iterator_digits.c        ... iterators whose digits index a fragment
 //     register_selects.c       ... elements at dynamic indices
 //     common_stores.c          ... elements that several iterations store
 //     placement.c              ... where fragments are converted
