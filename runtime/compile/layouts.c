@@ -174,14 +174,12 @@ static const char *fragment_reason(const Page *page, const Buf *buf) {
             return arena_printf(page->arena, "line %d, %s of a product by %s", line, role, via_text(via_of(stmt)));
         if (!attr_get(stmt->attrs, ATTR_MAP) || !stmt_uses_buf(stmt, buf)) continue;
         const Attr *vector = attr_get(stmt->attrs, ATTR_VECTOR);
-        int64_t together = vector ? vector->args[0].integer : 1;
+        int64_t width = vector ? vector->args[0].integer : 1;
         const char *place = arena_printf(page->arena, "line %d, %s", line, statement_name(stmt));
         if (is_reduction(stmt) && reduce_of(stmt).dst->buf == buf) result = place;
-        if (is_reduction(stmt) || together <= widest) continue;
-        widest = together;
-        moves = together == 1
-                    ? place
-                    : arena_printf(page->arena, "%s: %lld elements of a thread together", place, (long long)together);
+        if (is_reduction(stmt) || width <= widest) continue;
+        widest = width;
+        moves = width == 1 ? place : arena_printf(page->arena, "%s: vectors of %lld elements", place, (long long)width);
     }
     return result ? result : moves ? moves : "no statement asks for one";
 }
