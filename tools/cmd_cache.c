@@ -50,6 +50,8 @@ bool command_cache(Tool *tool, int *code) {
     } actions[] = {{"stat", stat_cache}, {"verify", verify_cache}, {"clear", clear_cache}, {"path", print_path}};
     const char *name = tool->options.operands.count == 1 ? tool->options.operands.items[0] : "";
     CacheSettings cache = cache_settings(tool->arena, NULL);
+    if (cache.bad_size)
+        return tool_usage(tool, "TILEC_CACHE_SIZE is '%s', which is no number of MiB above 0", cache.bad_size);
     for (int i = 0; i < COUNT_OF(actions); i++) {
         if (strcmp(actions[i].name, name) != 0) continue;
         if (cache.store.folder) return actions[i].run(tool, &cache.store);

@@ -20,7 +20,7 @@ static DiagFormat format_of(const Tool *tool) {
 }
 
 void tool_versions(Tool *tool, StrBuf *out) {
-    const char *commit = TILEC_COMMIT + strlen("commit:");
+    const char *commit = &TILEC_COMMIT[strlen("commit:")];
     sb_printf(out, "tilec      %s\n", tilec_version());
     if (commit[0]) sb_printf(out, "commit     %s\n", commit);
 #ifndef TILEC_NO_CODEGEN

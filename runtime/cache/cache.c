@@ -20,9 +20,12 @@ static const char *folder_of(Arena *arena, const char *given) {
 CacheSettings cache_settings(Arena *arena, const char *given) {
     enum { USUAL = 1024, MOST = 1 << 30 };   // MiB
     const char *folder = folder_of(arena, given), *size = getenv("TILEC_CACHE_SIZE");
-    long long limit = size ? strtoll(size, NULL, 10) : 0;
+    char *end = NULL;
+    long long limit = size ? strtoll(size, &end, 10) : 0;
+    bool good = limit > 0 && limit < MOST && *end == 0;
     if (folder && strcmp(folder, "off") == 0) return (CacheSettings){0};
-    return (CacheSettings){true, {folder, (int64_t)(limit > 0 && limit < MOST ? limit : USUAL) << 20}};
+    return (CacheSettings){
+        true, {folder, (int64_t)(good ? limit : USUAL) << 20}, size && size[0] && !good ? size : NULL};
 }
 
 // ---- programs ----

@@ -13,6 +13,8 @@
 typedef struct CacheSettings {
     bool on;
     CacheStore store;
+    const char *
+        bad_size;   // TILEC_CACHE_SIZE where it is no number of MiB, and the usual limit holds; NULL: it is one, or not set
 } CacheSettings;
 
 // `given`, else the environment variable TILEC_CACHE, else $XDG_CACHE_HOME/tilec, else ~/.cache/tilec; "off": no cache. The

@@ -402,7 +402,7 @@ static bool compile(void *user, CompileReply *reply) {
 
 static CompileReply run_cached(Compiler *compiler) {
     Setting *s = compiler->setting;
-    CacheSettings cache = {true, s->store};
+    CacheSettings cache = {true, s->store, NULL};
     CacheHash key = key_of(s);
     const CachedCompile cached = {.cache = &cache,
                                   .request = &s->request,
@@ -509,7 +509,7 @@ static void test_not_cached(void **state) {
     Setting s = new_setting(*state);
     Compiler compiler = {.setting = &s, .reply = {.ptx = "ptx", .manifest = "{}"}};
     CacheHash key = key_of(&s);
-    CacheSettings cache = {true, s.store}, none = {true, {NULL, 1 << 20}};
+    CacheSettings cache = {true, s.store, NULL}, none = {true, {NULL, 1 << 20}, NULL};
     CompileReply reply;
     CachedCompile cached = {.cache = &none, .request = &s.request, .tilec = s.tilec, .known = &s.known, .key = &key};
     cached.compile = compile;
