@@ -157,7 +157,7 @@ typedef struct TilecCompileOptions {
     const char *import_root;   // imports outside of this folder are refused; NULL: any file may be imported
     // After an internal error or a crash the program is written to this folder; NULL: it is not.
     const char *repro_dir;
-    // Asked every 20 ms or so, in the calling thread; true ends the compile, and its ptxas, with TILEC_CANCELLED. NULL: never.
+    // Asked every 10 ms or so, in the calling thread; true ends the compile, and its ptxas, with TILEC_CANCELLED. NULL: never.
     bool (*cancelled)(void *user);
     void *cancelled_user;
     // Folder of the compile cache; "off": none. NULL: the environment variable TILEC_CACHE, else the user's cache folder.

@@ -183,7 +183,7 @@ bool message_send(int fd, MessageKind kind, const char *data, size_t size) {
 
 // How many milliseconds to wait at most; below 0: for ever.
 static int64_t next_wait(const MessageWait *until) {
-    enum { ASK_EVERY = 20, MOST = 1 << 30 };
+    enum { ASK_EVERY = 10, MOST = 1 << 30 };
     int64_t wait = until->deadline ? until->deadline - milliseconds_now() : -1;
     int64_t most = until->cancelled ? ASK_EVERY : until->deadline ? MOST : -1;
     return wait < 0 || wait > most ? most : wait;

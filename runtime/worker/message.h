@@ -96,7 +96,7 @@ typedef enum { MESSAGE_COMPLETE, MESSAGE_CLOSED, MESSAGE_LATE, MESSAGE_CANCELLED
 
 typedef struct MessageWait {         // what ends waiting for a message; all zero: its sender alone
     int64_t deadline;                // on the monotonic clock, in milliseconds; 0: none
-    bool (*cancelled)(void *user);   // asked every 20 ms; NULL: never
+    bool (*cancelled)(void *user);   // asked every 10 ms; NULL: never
     void *cancelled_user;
 } MessageWait;
 
