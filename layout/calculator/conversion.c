@@ -69,7 +69,11 @@ Conversion conversion_by_rank(LayoutContext *cx, Linear source, Linear destinati
 
 // ---- by counting ----
 
-enum { MOST_LANES = 64 };
+enum {
+    MOST_LANES = 64,
+    MOST_ELEMENTS = 1 << 22,
+    MOST_STEPS = 1 << 26
+};
 
 typedef struct Warp {
     const int64_t *shape;
@@ -124,12 +128,20 @@ static int64_t busiest(const Warp *warp) {
     return most;
 }
 
+// What the walk touches: all that the threads hold and need, and the tile for each warp.
+static int64_t steps_of(LayoutContext *cx, const Layout *source, const Layout *destination, int64_t size) {
+    int64_t held = layout_mul(cx, tv_threads(source), tv_values(source));
+    int64_t needed = layout_mul(cx, tv_threads(destination), tv_values(destination));
+    return layout_sum(cx, layout_mul(cx, tv_threads(source), size), layout_sum(cx, held, needed));
+}
+
 static Conversion by_counting(LayoutContext *cx, const Layout *source, const Layout *destination, const int64_t *shape,
                               int lanes) {
     Conversion cost = {CONVERT_IN_REGISTERS, 0, true};
     int64_t size = 1;
     for (int d = 0; d < source->rank_out; d++) size = layout_mul(cx, size, shape[d]);
-    if (size > 1 << 22 || lanes > MOST_LANES) layout_refuse(cx, "too large to count");
+    int64_t steps = steps_of(cx, source, destination, size);
+    if (size > MOST_ELEMENTS || steps > MOST_STEPS || lanes > MOST_LANES) layout_refuse(cx, "too large to count");
     if (cx->failed) return cost;
     uint64_t *holders = NEW_ARRAY(cx->arena, uint64_t, size);
     bool *sent = NEW_ARRAY(cx->arena, bool, size);

@@ -279,14 +279,20 @@ static bool propagate_scan(Inference *inference, Item *item) {
     return changed;
 }
 
+static bool propagate_item(Inference *inference, Item *item) {
+    bool changed = false;
+    if (item->propagated) return false;
+    if (item->kind == ITEM_LOOP) changed = propagate_loop(inference, item);
+    if (item->kind == ITEM_REDUCE) changed = propagate_reduce(inference, item);
+    if (item->kind == ITEM_SCAN) changed = propagate_scan(inference, item);
+    item->propagated = item->map && (item->kind == ITEM_LOOP || item->kind == ITEM_SCAN);
+    return changed;
+}
+
 static void propagate(Inference *inference) {
     for (bool changed = true; changed;) {
         changed = false;
-        VEC_EACH_PTR (Item, item, &inference->items) {
-            if (item->kind == ITEM_LOOP) changed |= propagate_loop(inference, item);
-            if (item->kind == ITEM_REDUCE) changed |= propagate_reduce(inference, item);
-            if (item->kind == ITEM_SCAN) changed |= propagate_scan(inference, item);
-        }
+        VEC_EACH_PTR (Item, item, &inference->items) changed |= propagate_item(inference, item);
     }
 }
 

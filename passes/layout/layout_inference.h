@@ -53,6 +53,7 @@ typedef struct Item {
     const Layout *map;    // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
     const Rerun *again;   // maps under which a loop is executed once more, for other versions of what it stores
     bool fixed;           // the map is not to be chosen
+    bool propagated;      // to its fragments: there is nothing more to follow
     int number;           // in inference->items, for layout_search.c
     int64_t trips;        // of the loops around, likewise
     VEC(FragmentUse) uses;

@@ -22,6 +22,8 @@
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/numbers.h"
 
+enum { MOST_TILES = 128 };   // of a loop: what is asked of a tile is asked of the loop's other statements
+
 typedef struct MultiBuffer {
     PassContext *context;
     Arena *arena;
@@ -197,11 +199,31 @@ static void declare_outside(StmtMapper *mapper, Stmt *stmt, Block *out) {
 
 // ---- the kernel ----
 
+// The statement that fills one tile more than a loop may have; NULL: none.
+static const Stmt *fill_beyond(const MultiBuffer *m, const Stmt *loop) {
+    int tiles = 0;
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        const Buf *buf = multi_buffer_target(m, stmt);
+        if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0) continue;
+        if (++tiles > MOST_TILES) return stmt;
+    }
+    return NULL;
+}
+
+static void report_beyond(const MultiBuffer *m) {
+    FOR_EACH_STMT (loop, &m->kernel->body) {
+        const Stmt *fill = loop_stages(loop) > 1 ? fill_beyond(m, loop) : NULL;
+        if (fill)
+            REMARK(m->context, fill->loc, T_NOT_MULTI_BUFFERED, multi_buffer_target(m, fill)->name,
+                   "nor is another tile of this loop, which fills more than 128");
+    }
+}
+
 // Loops of one iterator from 0 by 1, after those that need it were rewritten.
 static void find_loops(MultiBuffer *m, const Block *block) {
     m->loops.count = 0;
     FOR_EACH_STMT_MUT (stmt, block)
-        if (loop_stages(stmt) > 1) vec_push(m->arena, &m->loops, stmt);
+        if (loop_stages(stmt) > 1 && !fill_beyond(m, stmt)) vec_push(m->arena, &m->loops, stmt);
 }
 
 // `fill`: for a remark why not; NULL: none.
@@ -221,6 +243,7 @@ static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
 bool pass_multi_buffer(PassContext *context, Func *kernel) {
     MultiBuffer m = {
         .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
+    report_beyond(&m);
     find_loops(&m, &kernel->body);
     FOR_EACH_ITEM (loop, &m.loops) {
         if (loop_is_plain(loop) || !loop_is_multi_buffered(&m, loop)) continue;

@@ -97,6 +97,18 @@ def statements(opening, closing, count=2_000):
     return f"kernel f(x: out f32[4]) {{ grid (b in 1) threads 32 {{ {opening * count} x[0] = 1; {closing * count} }} }}"
 
 
+def pipeline(count):
+    tiles = "".join(f"shared t{i}: f32[16];\n" for i in range(count))
+    steps = "".join(f"copy(x[k * 16], t{i}); parallel (i in 16) y[i] += t{i}[i];\n" for i in range(count))
+    return f"kernel f(x: f32[N], y: out f32[16]) {{ grid (b in 1) threads 32 {{ {tiles} pipelined (k in N / 16, stages = 2) {{ {steps} }} }} }}"
+
+
+def conversions(count):
+    each = ("fragment a{0}: f32[32, 32], b{0}: f32[32]; copy(x[{0} * 32, 0], a{0}); reduce_sum(a{0}, b{0}, axis = 0);\n"
+            "parallel (i in 32, j in 32) a{0}[i, j] *= b{0}[i]; copy(a{0}, y[{0} * 32, 0]);\n")
+    return f"kernel f(x: f32[N, 32], y: out f32[N, 32]) {{ grid (b in 1) threads 32 {{ {''.join(map(each.format, range(count)))} }} }}"
+
+
 def sources():
     small = SMALL.encode()
     yield "empty", b"", (1,)
@@ -135,6 +147,8 @@ def sources():
         yield f"deep {name}", statements(opening, closing).encode(), (0, 1)
     yield "many stores", statements("x[1] = 2;", "", 10_000).encode(), (0, 1)
     yield "many shared tiles", statements("".join(f"shared t{i}: f32[4]; fill(t{i}, 1); copy(t{i}, x);\n" for i in range(200)), "", 1).encode(), (0, 1)
+    yield "many tiles in a pipeline", pipeline(400).encode(), (0,)
+    yield "many conversions", conversions(200).encode(), (0,)
     yield "many parameters", ("kernel f(" + ", ".join(f"x{i}: f32[N]" for i in range(20_000)) + ") { }").encode(), (1,)
     yield "many dims", ("kernel f(x: f32[" + ", ".join("1" for i in range(10_000)) + "]) { }").encode(), (1,)
     yield "many tunables", small.replace(b"{256, 128}", b"{" + b", ".join(b"%d" % i for i in range(1, 20_000)) + b"}"), (0, 1, 4)
