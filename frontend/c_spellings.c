@@ -47,6 +47,17 @@ static bool ends_in_cast(Arena *arena, const char *start, const char *end) {
     return type.text > start && type.text[-1] == '(' && is_c_type(arena, type);
 }
 
+// By the word before the unexpected token.
+static const char *hint_behind(Word before) {
+    static const char *const hints[][2] = {
+        {"for", "write for (i in n)"},
+        {"__shared__", "write shared NAME: f32[extent, ...]"},
+        {"return", "a kernel has no return: put the statements behind it under an `if`"}};
+    for (size_t i = 0; i < COUNT_OF(hints); i++)
+        if (is_word(before, hints[i][0])) return hints[i][1];
+    return NULL;
+}
+
 static const char *hint_for_name(Arena *arena, const char *start, const char *at, Word got, const char **fix) {
     static const char *const operators[][2] = {{"and", "&&"}, {"or", "||"}, {"not", "!"}};
     for (size_t i = 0; i < COUNT_OF(operators); i++) {
@@ -61,7 +72,8 @@ static const char *hint_for_name(Arena *arena, const char *start, const char *at
     const char *last = at;
     while (last > start && last[-1] == ' ') last--;
     if (is_word(got, "if") && last > start && last[-1] != '\n') return "a value by a condition is condition ? a : b";
-    if (!is_c_type(arena, before)) return NULL;
+    if (is_word(got, "const")) return "what a kernel only reads needs no word: write NAME: f32[extent, ...]";
+    if (!is_c_type(arena, before)) return hint_behind(before);
     const char *end = before.text;
     while (end > start && end[-1] == ' ') end--;
     if (end > start && end[-1] == '(' && is_word(word_before(start, end - 1), "for")) return "write for (i in n)";
@@ -75,6 +87,7 @@ static const char *hint_for_sign(const char *start, const char *at, const char *
     if (at > start && *at == '*' && at[-1] == '*')
         return "there is no power operator: write x * x, or exp2(y * log2(x))";
     Word name = word_before(start, at);
+    if (*at == ';') return hint_behind(name);
     bool after_let = *at == ':' && name.length && is_word(word_before(start, name.text), "let");
     return after_let ? "a let has the type of its value: write var NAME: f32 = value, or let NAME = f32(value)" : NULL;
 }

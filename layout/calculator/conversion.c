@@ -69,11 +69,7 @@ Conversion conversion_by_rank(LayoutContext *cx, Linear source, Linear destinati
 
 // ---- by counting ----
 
-enum {
-    MOST_LANES = 64,
-    MOST_ELEMENTS = 1 << 22,
-    MOST_STEPS = 1 << 26
-};
+enum { MOST_LANES = 64, MOST_ELEMENTS = 1 << 22, MOST_STEPS = 1 << 26 };
 
 typedef struct Warp {
     const int64_t *shape;
