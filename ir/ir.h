@@ -462,6 +462,8 @@ const Param *func_argument(const Func *func, int index);      // the parameter o
 const Param *func_hidden(const Func *func, const Var *map);   // the hidden parameter that is this variable; NULL
 
 enum { TENSOR_MAP_RANK = 5 };
+// The tensor, or one it is a view of, is `@independent`: no kernel before that may still run writes it.
+bool tensor_is_independent(const Func *func, const Buf *tensor);
 // What @tma says: the one description of a tensor map from which come the driver's request (runtime/plan), the copies'
 // boxes, coordinates and bytes (lower_hopper.c), what the verifier asks of them and what the emulator executes.
 typedef struct TensorMap {

@@ -26,6 +26,16 @@ const Param *func_hidden(const Func *func, const Var *map) {
     return NULL;
 }
 
+bool tensor_is_independent(const Func *func, const Buf *tensor) {
+    const Buf *root = tensor;
+    for (int i = 0; i < func->params.count; i++) {
+        const Param *param = &func->params.items[i];
+        if (param->buf == tensor) return attr_get(param->attrs, ATTR_INDEPENDENT);
+        if (param->buf && param->buf == tensor->alias_of) root = param->buf;
+    }
+    return root != tensor && tensor_is_independent(func, root);
+}
+
 // ---- im2col ----
 //
 // A map in im2col mode walks the places of the windows' first taps: along W by its stride from the lower corner to the

@@ -601,6 +601,18 @@ static void check_hidden(Verifier *v, const Func *func, const Param *param) {
     else if (func->kind == FUNC_PROGRAM) REPORT(v, loc, T_IR_TENSOR_MAP, name, "is a parameter of a program");
 }
 
+static void check_independent(Verifier *v, const Func *func, const Param *param) {
+    if (func->kind == FUNC_REFERENCE || !attr_get(param->attrs, ATTR_INDEPENDENT)) return;
+    const Buf *buf = param->buf;
+    const char *problem = !buf                         ? "it is no tensor"
+                          : func->kind == FUNC_PROGRAM ? "it is a parameter of a program, not of a kernel"
+                          : buf->mode != MODE_IN       ? "the kernel writes it"
+                          : buf->alias_of              ? "it may be a tensor that the kernel writes"
+                                                       : NULL;
+    if (problem)
+        REPORT(v, buf ? buf->loc : param->var->loc, T_INDEPENDENT, buf ? buf->name : param->var->name, problem);
+}
+
 static void check_func(Verifier *v, const Func *func) {
     Context c = {.kind = func->kind};
     v->func = func;
@@ -613,6 +625,7 @@ static void check_func(Verifier *v, const Func *func) {
         const Param *param = &func->params.items[i];
         check_attrs(v, param->attrs, 'p', func->loc);
         check_hidden(v, func, param);
+        check_independent(v, func, param);
         if (param->var) declare_name(v, param->var, param->var->name, param->var->loc);
         if (param->buf) declare_name(v, param->buf, param->buf->name, param->buf->loc);
     }

@@ -482,6 +482,16 @@ static void note_writes(Map *written, const Stmt *stmt) {
     }
 }
 
+// A tensor that a program writes is not independent of the kernels before: the loop around a launch may launch it again.
+static void check_launched(Verifier *v, const Stmt *launch, const Map *written) {
+    for (int i = 0; i < launch->launch.count; i++) {
+        const Param *param = launch->launch.func ? func_argument(launch->launch.func, i) : NULL;
+        const Buf *buf = launch->launch.args[i].region ? launch->launch.args[i].region->buf : NULL;
+        if (param && buf && attr_get(param->attrs, ATTR_INDEPENDENT) && map_has(written, buf))
+            REPORT(v, launch->loc, T_INDEPENDENT, buf->name, "this program writes it");
+    }
+}
+
 void check_launches(Verifier *v, const Func *program) {
     Map *written = map_new(v->arena);
     FOR_EACH_STMT (stmt, &program->body) {
@@ -493,4 +503,6 @@ void check_launches(Verifier *v, const Func *program) {
         }
         note_writes(written, stmt);
     }
+    FOR_EACH_STMT (stmt, &program->body)
+        if (stmt->kind == STMT_LAUNCH) check_launched(v, stmt, written);
 }

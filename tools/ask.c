@@ -31,6 +31,7 @@ bool ask_open(Tool *tool, const char *path, const Target *target, Ask *out) {
                              .lines = !option_given(o, OPTION_NO_LINES),
                              .remarks = option_given(o, OPTION_REMARKS),
                              .pdl = option_given(o, OPTION_PDL),
+                             .independent = option_text(o, OPTION_INDEPENDENT, NULL),
                              .assemble = true}};
     return true;
 }

@@ -383,6 +383,7 @@ bool command_build(Tool *tool, int *code) {
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
     b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);
     b.options.pdl = option_given(&tool->options, OPTION_PDL);
+    b.options.independent = option_text(&tool->options, OPTION_INDEPENDENT, NULL);
     b.options.ptxas = option_text(&tool->options, OPTION_PTXAS, NULL);
     b.options.upto = UPTO_PASSES;
     for (int i = 0; i < KINDS; i++)

@@ -180,6 +180,9 @@ typedef struct TilecCompileOptions {
     bool
         pdl;   // every grid is `@pdl`: its launch may overlap with the end of the kernel before (docs/reference/language.md)
     int multiprocessors;   // of the device, for tilec_compile_for; 0: as many as the target usually has
+    // Names of tensors of kernels, separated by commas, that are `@independent`: no kernel that was launched before and may
+    // still run writes them, so with `pdl` their loads start at once. NULL: as the source says.
+    const char *independent;
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

@@ -252,28 +252,66 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
 
 // Programmatic dependent launch (`@pdl`).
 //
-// Every thread waits for the previous kernels before its first use of global memory, even for a scalar that all roles
-// use. The next kernel may begin when all CTAs of this one have begun, since it waits likewise.
+// Each role waits for the previous kernels before its first use of global memory, and all of them at a scalar that roles
+// use. Loads of `@independent` tensors do not wait. The next kernel may begin when all CTAs of this one have begun, since
+// it waits likewise.
 
-static bool uses_global(Arena *arena, const Stmt *stmt) {
-    FOR_EACH_EFFECT (effect, arena, stmt)
-        if (effect->buf->scope == SCOPE_GLOBAL) return true;
+static bool map_waits(const Func *kernel, const Stmt *call) {
+    if (call->call.op == OP_TMA_STORE || call->call.op == OP_TMA_ADD) return true;
+    TensorMap map;
+    const char *why;
+    for (int i = 0; i < call->call.count; i++) {
+        const Expr *value = call->call.args[i].value;
+        if (!value || value->type != TYPE_TENSORMAP) continue;
+        return !tensor_map_read(kernel, func_hidden(kernel, value->var), &map, &why) ||
+               !tensor_is_independent(kernel, map.tensor);
+    }
     return false;
 }
 
+static bool waits(const Lower *lower, const Stmt *stmt) {
+    FOR_EACH_EFFECT (effect, lower->arena, stmt)
+        if (effect->buf->scope == SCOPE_GLOBAL &&
+            (effect->access != ACCESS_READ || !tensor_is_independent(lower->kernel, effect->buf)))
+            return true;
+    FOR_EACH_STMT_IN (inner, stmt)
+        if (inner->kind == STMT_CALL && map_waits(lower->kernel, inner)) return true;
+    return false;
+}
+
+static bool insert_wait(Lower *lower, Block *body) {
+    for (int at = 0; at < body->count; at++) {
+        if (!waits(lower, body->items[at])) continue;
+        block_insert(lower->arena, body, at, s_call(lower->arena, OP_DEPENDENCY_WAIT, 0, NULL));
+        return true;
+    }
+    return false;
+}
+
+static void lower_waits(Lower *lower, int64_t threads, Block *top) {
+    for (int i = 0; i < top->count; i++) {
+        Stmt *stmt = top->items[i];
+        if (stmt->kind == STMT_ROLE) {
+            insert_wait(lower, &stmt->role.body.items[0]->thread.body);
+        } else if (stmt->kind == STMT_THREAD) {
+            if (insert_wait(lower, &stmt->thread.body)) return;
+        } else if (waits(lower, stmt)) {
+            block_insert(lower->arena, top, i, open_region(lower, threads, (Span){0}));
+            block_call(lower->arena, &top->items[i]->thread.body, (Span){0}, OP_DEPENDENCY_WAIT, 0, NULL);
+            return;
+        }
+    }
+}
+
 static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
-    Arena *arena = lower->arena;
+    lower_waits(lower, threads, top);
     int first = 0;
-    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE &&
-           !uses_global(arena, top->items[first]))
+    while (first < top->count && top->items[first]->kind != STMT_THREAD && top->items[first]->kind != STMT_ROLE)
         first++;
     if (first == top->count) return;
-    if (top->items[first]->kind != STMT_THREAD) block_insert(arena, top, first, open_region(lower, threads, (Span){0}));
-    Block *body = &top->items[first]->thread.body;
-    int at = 0;
-    while (at < body->count && !uses_global(arena, body->items[at])) at++;
-    block_insert(arena, body, at, s_call(arena, OP_DEPENDENCY_WAIT, 0, NULL));
-    block_insert(arena, body, 0, s_call(arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
+    if (top->items[first]->kind == STMT_ROLE)
+        block_insert(lower->arena, top, first, open_region(lower, threads, (Span){0}));
+    block_insert(lower->arena, &top->items[first]->thread.body, 0, s_call(lower->arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
 // Declares shared buffers at the top of the grid, in their physical shape. `array`: whose members each have one; NULL: none.

@@ -29,6 +29,7 @@ typedef struct Sharing {
 typedef struct RoleBuilder {
     PassContext *context;
     Arena *arena;
+    const Func *kernel;
     Stmt *grid;
     Span loc;
     int consumers;                // consumer warpgroups
@@ -42,7 +43,7 @@ typedef struct RoleBuilder {
     // ping-pong
     Block shared, fragments, work;   // statements of one tile, sorted
     Stmt *loop;
-    int64_t slots, bytes;    // of the multi-buffered tiles; of all copies into one slot
+    int64_t slots;           // of the multi-buffered tiles
     bool single_tile;        // a CTA has one tile: no wait for its last slots
     int cluster;             // CTAs that share loads; 1: none
     VEC(Sharing) sharings;   // of its tiles, distinct

@@ -20,6 +20,9 @@
 // do; a consumer skips the steps of the other consumer's tiles. A wait on a new mbarrier with parity 1 passes at once:
 // so the first loads find all slots empty. (PTX ISA, "mbarrier"; the protocol and its pitfalls: docs/notebook/hopper.md.)
 //
+// With `@pdl` a second loading role issues the loads of `@independent` tensors, which need not wait for the kernel launched
+// before. Both roles expect their bytes at `full`, and both wait for `empty`.
+//
 // The two consumers alternate on the tensor cores, by a pair of named barriers. Otherwise the second one would wait for
 // a phase two ahead, which has the same parity as the completed one.
 //
@@ -177,9 +180,23 @@ static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, co
     else block_push(p->arena, out, started);
 }
 
-static void push_load_role(RoleBuilder *p, Block *out) {
+typedef enum { LOADS_ALL, LOADS_WAITING, LOADS_AHEAD } Loads;   // AHEAD: `@independent` tensors
+
+static bool is_loaded(const RoleBuilder *p, const Stmt *stmt, Loads loads) {
+    if (!is_call(stmt, OP_COPY)) return false;
+    return loads == LOADS_ALL || tensor_is_independent(p->kernel, copy_of(stmt).src->buf) == (loads == LOADS_AHEAD);
+}
+
+static int64_t loaded_bytes(const RoleBuilder *p, Loads loads) {
+    int64_t bytes = 0;
+    FOR_EACH_ITEM (stmt, &p->loop->loop.body)
+        if (is_loaded(p, stmt, loads)) bytes += region_bytes(copy_of(stmt).dst);
+    return bytes;
+}
+
+static void push_load_role(RoleBuilder *p, const char *name, int64_t threads, Loads loads, Block *out) {
     Arena *a = p->arena;
-    Stmt *role = push_role(p, "load", target_warpgroup(p->context->target), p->producer_registers, out);
+    Stmt *role = push_role(p, name, threads, p->producer_registers, out);
     Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
     Expr *wave, *k;
     Stmt *tiles = push_tile_loop(p, "wave", p->waves, &wave, &role->role.body);
@@ -189,13 +206,30 @@ static void push_load_role(RoleBuilder *p, Block *out) {
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_slot_wait(p, p->empty, &counter, body);
-    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, p->bytes), body);
+    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, loaded_bytes(p, loads)), body);
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
-        else if (is_call(stmt, OP_COPY)) push_started_copy(p, stmt, subst, &counter, body);
+        else if (is_loaded(p, stmt, loads)) push_started_copy(p, stmt, subst, &counter, body);
     }
     push_advance(p, &counter, body);
     if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
+}
+
+// Where some loads need not wait for the kernel launched before (`@pdl`), a warp of its own issues them.
+static bool loads_ahead(const RoleBuilder *p) {
+    if (!attr_get(p->grid->attrs, ATTR_PDL) || !target_has(p->context->target, FEATURE_PDL)) return false;
+    return loaded_bytes(p, LOADS_AHEAD) > 0 && loaded_bytes(p, LOADS_WAITING) > 0;
+}
+
+static void push_load_roles(RoleBuilder *p, Block *out) {
+    const Target *target = p->context->target;
+    int64_t all = target_warpgroup(target), ahead = target->warp_lanes;
+    if (!loads_ahead(p)) {
+        push_load_role(p, "load", all, LOADS_ALL, out);
+        return;
+    }
+    push_load_role(p, "load", all - ahead, LOADS_WAITING, out);
+    push_load_role(p, "load_ahead", ahead, LOADS_AHEAD, out);
 }
 
 // ---- a consumer ----
@@ -311,7 +345,6 @@ static void count_slots(RoleBuilder *p) {
         if (!is_call(stmt, OP_COPY)) continue;
         const Region *to = copy_of(stmt).dst;
         EXPECT(p->context->failure, region_rank(to) == 2, "a ping-pong tile of rank %d", region_rank(to));
-        p->bytes += region_bytes(to);
     }
 }
 
@@ -321,7 +354,7 @@ static void push_setup(RoleBuilder *p, Block *out) {
         Expr *others = integer(p, sharing->blocks - 1);
         readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
     }
-    push_barrier_init(p, p->slots, p->full, 1, p->empty, readers, out);
+    push_barrier_init(p, p->slots, p->full, loads_ahead(p) ? 2 : 1, p->empty, readers, out);
     block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
@@ -351,7 +384,7 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
 
 static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) {
     Arena *a = context->arena;
-    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc};
+    RoleBuilder p = {.context = context, .arena = a, .kernel = kernel, .grid = grid, .loc = grid->loc};
     Block body = {0};
     want_few_tiles(context, kernel, grid);
     EXPECT(context->failure, grid->grid.count == 1, "ping-pong with %d names of the grid", grid->grid.count);
@@ -375,7 +408,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     make_tiles(&p, cluster, &body);
     push_setup(&p, &body);
     learn_scalars(p.facts, &body);
-    push_load_role(&p, &body);
+    push_load_roles(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     if (p.cluster > 1) set_cluster(grid, p.cluster);
     set_grid(&p, cluster ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);

@@ -581,6 +581,7 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     Buf *slice = new_slices(arena, &slices, count, result);
     slice->is_scratch = true;
     program->kind = FUNC_PROGRAM;
+    for (int i = 0; i < program->params.count; i++) attr_remove(&program->params.items[i].attrs, ATTR_INDEPENDENT);
     program->attrs = NULL;
     program->body = (Block){0};
     program->when = e_both(arena, program->when, map_facts(arena, program));

@@ -299,7 +299,8 @@ class Kernel(_tilec.Launcher):
     def _compile(self, target, values, flags, print_after=None, layouts=None, launch=None):
         """(artefact, diagnostics), for any launch, or `launch`: (kinds, names, arguments, multiprocessors)."""
         return _tilec.compile(self.source.name, self.source.text, target, self._defines(values), self.name, assembler(),
-                              self.source.record, print_after, layouts, flags | (PDL if self.source.pdl else 0), launch)
+                              self.source.record, print_after, layouts, self.source.independent,
+                              flags | (PDL if self.source.pdl else 0), launch)
 
     def _code_for(self, target, multiprocessors, bound):
         """Of all launches where it is there, else of this one alone."""
@@ -386,9 +387,10 @@ def _torch_allocate(size, device, stream):
 class Source(collections.abc.Mapping):
     """A `.tile` source: a mapping of names to kernels and programs, in the file's order."""
 
-    def __init__(self, name, text, record, pdl, values):
+    def __init__(self, name, text, record, pdl, independent, values):
         self.name, self.text, self.record, self.pdl = name, text, record, pdl
-        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, DECLARATIONS, None)
+        self.independent = ",".join(independent) or None
+        artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, None, DECLARATIONS, None)
         _say(said)
         declarations = json.loads(artefact.manifest)["declarations"]
         self.consts = {c["name"]: c["value"] for c in declarations["consts"]}
@@ -429,19 +431,20 @@ def _record_of(path):
 
 
 def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", pdl: bool = False,
-         **values: object) -> Source:
+         independent: collections.abc.Collection[str] = (), **values: object) -> Source:
     """The kernels of a file, or of `source`, a text; with values for compile-time names, tunables or consts.
 
     Only parses: a kernel is compiled at its first call on a device. With `pdl` every grid is `@pdl`: launches may overlap with the end of
-    the kernel before, which pays for short kernels that follow one another.
+    the kernel before, which pays for short kernels that follow one another. `independent`: tensors of its kernels, weights for instance, that
+    no kernel launched before and still running writes: with `pdl` their loads start at once.
     """
     if (path is None) == (source is None):
         raise TypeError("load takes the path of a file, or source=")
     if source is not None:
-        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), pdl, values)
+        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), pdl, independent, values)
     path = os.path.abspath(os.fspath(path))
     with open(path, "rb") as file:
-        return Source(path, file.read(), _record_of(path), pdl, values)
+        return Source(path, file.read(), _record_of(path), pdl, independent, values)
 
 
 def emulate(kernel: Kernel, /, *args: object, **keywords: object):

@@ -565,8 +565,8 @@ static TilecDefine *read_defines(PyObject *list, size_t *count) {
 enum { COMPILE_FLAGS(FLAG_BIT) };
 enum { COMPILE_FLAGS(FLAG_MASK) };
 
-// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, flags, launch) -> (Artefact,
-// diagnostics). `launch` is None, or (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
+// compile(name, text, target, defines, only, ptxas, record, print_after, layouts, independent, flags, launch) ->
+// (Artefact, diagnostics). `launch` is None, or (kinds, names, args, multiprocessors): what `only` takes for them on such a device.
 static PyObject *compile_source(PyObject *self, PyObject *args) {
     const char *name, *text;
     Py_ssize_t length;
@@ -578,9 +578,9 @@ static PyObject *compile_source(PyObject *self, PyObject *args) {
     TilecDiagnostics *said = NULL;
     TilecStatus status;
     (void)self;
-    if (!PyArg_ParseTuple(args, "sy#sO!zzzzziO", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
+    if (!PyArg_ParseTuple(args, "sy#sO!zzzzzziO", &name, &text, &length, &options.target, &PyTuple_Type, &defines,
                           &options.only, &options.ptxas, &options.record, &options.print_after, &options.layouts,
-                          &flags, &asked))
+                          &options.independent, &flags, &asked))
         return NULL;
     TilecDefine *list = read_defines(defines, &options.define_count);
     if (!list) return NULL;

@@ -47,7 +47,7 @@ PDL: int
 UNINTERRUPTED: int
 
 def compile(name: str, text: bytes, target: str, defines: tuple[tuple[str, str], ...], only: str | None, ptxas: str | None, record: str | None,
-            print_after: str | None, layouts: str | None, flags: int,
+            print_after: str | None, layouts: str | None, independent: str | None, flags: int,
             launch: tuple[str, tuple[bytes, ...], tuple[Any, ...], int] | None) -> tuple[Artefact, tuple[Diagnostic, ...]]: ...
 def emulate(name: str, text: bytes, target: str | None, defines: tuple[tuple[str, str], ...], kernel: str, kinds: str, names: tuple[bytes, ...],
             args: tuple[Any, ...], seed: int, max_steps: int) -> tuple[Diagnostic, ...]: ...

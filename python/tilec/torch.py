@@ -265,19 +265,20 @@ class Operators(dict):
 
 
 def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", namespace: str = "tilec",
-         only: Collection[str] | None = None, gradients: dict[str, str] | None = None, pdl: bool = False, **values: object) -> Operators:
+         only: Collection[str] | None = None, gradients: dict[str, str] | None = None, pdl: bool = False,
+         independent: Collection[str] = (), **values: object) -> Operators:
     """Registers the kernels and programs of a file, or of the text `source`, as torch.ops.NAMESPACE.NAME; returns them by name.
 
     `only`: names of those to register. `gradients`: by name of a kernel that of the kernel of its gradient, where it is not
-    NAME_backward. `pdl`: as tilec.load has it. `values`: of compile-time names, tunables and consts of the file. A name is registered once in a process: the
-    same source again gives the same operators, another one needs another namespace.
+    NAME_backward. `pdl`, `independent`: as tilec.load has them. `values`: of compile-time names, tunables and consts of the file. A name is
+    registered once in a process: the same source again gives the same operators, another one needs another namespace.
     """
-    kernels = _load(path, source=source, name=name, pdl=pdl, **values)
+    kernels = _load(path, source=source, name=name, pdl=pdl, independent=independent, **values)
     out, new = Operators(), []
     for kernel in kernels.values():
         if kernel.name not in only if only is not None else not _is_callable(kernel):
             continue
-        identity = (kernels.text, pdl, tuple(sorted((k, str(v)) for k, v in kernel.values.items())))
+        identity = (kernels.text, pdl, kernels.independent, tuple(sorted((k, str(v)) for k, v in kernel.values.items())))
         known = _operators.get(f"{namespace}::{kernel.name}")
         if known and known.identity != identity:
             raise ValueError(f"torch.ops.{namespace}.{kernel.name} is of another source, or has other values: pass namespace=")

@@ -51,6 +51,7 @@ static CompileRequest request_of(const CompileJob *c, const char *folder, const 
         .assemble = !options->no_assemble,
         .remarks = options->remarks,
         .pdl = options->pdl,
+        .independent = options->independent,
         .phases = options->progress != NULL,
         .declarations = options->declarations,
         .print_after = options->print_after,

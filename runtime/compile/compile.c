@@ -1,6 +1,7 @@
 #include "runtime/compile/compile.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "ir/verify.h"
 #include "runtime/compile/repro.h"
 #include "runtime/plan/build.h"
 #include "runtime/plan/container.h"
@@ -197,6 +198,35 @@ static void overlap_launches(Module *module) {
     }
 }
 
+static bool mark_independent(Module *module, const char *name, size_t length) {
+    bool found = false;
+    VEC_EACH_PTR (Func, func, &module->funcs) {
+        for (int i = 0; func->kind == FUNC_KERNEL && i < func->params.count; i++) {
+            Param *param = &func->params.items[i];
+            const Buf *buf = param->buf;
+            if (!buf || buf->mode != MODE_IN || strlen(buf->name) != length || strncmp(buf->name, name, length))
+                continue;
+            attr_set_ints(module->arena, &param->attrs, ATTR_INDEPENDENT, 0, NULL);
+            found = true;
+        }
+    }
+    return found;
+}
+
+// The programs of the module are asked again whether they write one of them.
+static bool mark_all_independent(Module *module, const char *names) {
+    for (const char *at = names; at && *at;) {
+        size_t length = strcspn(at, ",");
+        const char *name = arena_printf(module->arena, "%.*s", (int)length, at);
+        if (!mark_independent(module, at, length)) {
+            diag(module->sink, (Span){0}, T_INDEPENDENT, name, "no kernel reads a tensor of that name");
+            return false;
+        }
+        at += length + (at[length] == ',');
+    }
+    return !names || verify_module(module);
+}
+
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
     double start = seconds_now();
     *out = (Compiled){.times.parse = loader->parse_seconds};
@@ -206,6 +236,7 @@ bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compil
     if (!out->module || options->upto == UPTO_MODULE) return out->module != NULL;
     if (loader->launch && !keep_chosen(out->module, options->target, loader->launch, false)) return false;
     if (options->pdl) overlap_launches(out->module);
+    if (!mark_all_independent(out->module, options->independent)) return false;
     Job job = {.loader = loader, .options = options, .out = out};
     job.assembling = (AssembleOptions){options->target, out->module, options->ptxas, options->lines, NULL};
     if (options->upto == UPTO_CUBIN)

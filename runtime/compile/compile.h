@@ -37,6 +37,8 @@ typedef struct CompileOptions {
     bool lines;           // emit a line table
     bool llvm;            // keep the LLVM IR as text
     bool pdl;             // every grid is `@pdl`
+    const char
+        *independent;   // tensors of kernels, separated by commas, that are `@independent`; NULL: as the source says
     const char *ptxas;
     uint64_t seed;                        // of --emulate-each
     int64_t max_steps;                    // of its emulator; 0: the default

@@ -15,6 +15,10 @@ static bool load_kernel(Arena *arena, DiagSink *sink, DeviceModule *l, const Pla
     if (!cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_SHARED, (int)variant->shared_bytes),
                     "cuFuncSetAttribute (dynamic shared memory)"))
         return false;
+    // An SM runs kernels at the same time only where its shared memory is divided alike.
+    if (variant->pdl && !cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_CARVEOUT, 100),
+                                    "cuFuncSetAttribute (shared memory carveout)"))
+        return false;
     const int *c = variant->cluster;
     if (c[0] * c[1] * c[2] > CUDA_CLUSTER_PORTABLE &&
         !cuda_check(d, sink, d->function_set(kernel.function, CUDA_FUNCTION_CLUSTER_ANY, 1),

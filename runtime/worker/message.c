@@ -66,8 +66,8 @@ static void emulation_fields(Wire *wire, Emulation *e) {
 }
 
 static void request_fields(Wire *wire, CompileRequest *r) {
-    const char **texts[] = {&r->name,      &r->folder,      &r->target,      &r->only,    &r->ptxas, &r->record,
-                            &r->repro_dir, &r->import_root, &r->print_after, &r->layouts, &r->kernel};
+    const char **texts[] = {&r->name,      &r->folder,      &r->target,      &r->only,    &r->ptxas,  &r->record,
+                            &r->repro_dir, &r->import_root, &r->print_after, &r->layouts, &r->kernel, &r->independent};
     int64_t *numbers[] = {&r->optimize,   &r->lines,     &r->assemble,     &r->remarks,
                           &r->phases,     &r->for_shape, &r->memory_limit, &r->declarations,
                           &r->for_launch, &r->variants,  &r->pdl,          &r->multiprocessors};

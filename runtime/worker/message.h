@@ -34,7 +34,7 @@ typedef struct CompileRequest {
     size_t length;
     const char *folder;                                                     // the caller's working folder
     const char *target, *only, *ptxas, *record, *repro_dir, *import_root;   // NULL where nothing is given
-    const char *print_after, *layouts;                                      // as TilecCompileOptions has them
+    const char *print_after, *layouts, *independent;                        // as TilecCompileOptions has them
     const char *record_text;                                                // what is in the file `record`
     size_t record_length;
     int64_t define_count;

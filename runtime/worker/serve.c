@@ -31,6 +31,7 @@ static CompileOptions options_of(const Answer *answer, const Target *target) {
     options.optimize = (int)request->optimize;
     options.lines = request->lines;
     options.pdl = request->pdl;
+    options.independent = request->independent;
     options.ptxas = request->ptxas;
     options.upto = request->assemble ? UPTO_CUBIN : UPTO_PTX;
     options.passes.remarks = request->remarks;

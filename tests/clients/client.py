@@ -21,7 +21,8 @@ class CompileOptions(Structure):
                 ("repro_dir", c_char_p), ("cancelled", c_void_p), ("cancelled_user", c_void_p), ("cache", c_char_p), ("remarks", c_bool),
                 ("threads", c_int), ("progress", c_void_p), ("progress_user", c_void_p),
                 ("declarations", c_bool), ("print_after", c_char_p), ("layouts", c_char_p),
-                ("log", c_void_p), ("log_user", c_void_p), ("pdl", c_bool), ("multiprocessors", c_int)]
+                ("log", c_void_p), ("log_user", c_void_p), ("pdl", c_bool), ("multiprocessors", c_int),
+                ("independent", c_char_p)]
 
 
 class Emulation(Structure):

@@ -327,6 +327,7 @@ static void test_key(void **state) {
     KEY_WITH(s.request.lines = 1);
     KEY_WITH(s.request.remarks = 1);
     KEY_WITH(s.request.pdl = 1);
+    KEY_WITH(s.request.independent = "x");
     KEY_WITH(s.request.declarations = 1);
     KEY_WITH(s.request.print_after = "all");
     KEY_WITH(s.request.layouts = "all");
