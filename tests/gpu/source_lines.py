@@ -25,27 +25,29 @@ def prepare(options):
     return 0
 
 
-def executed(row):
-    """The instructions executed of a row of the source page; 0: none, or not said."""
-    numbers = [value for name, value in row.items() if name and value and "Instructions Executed" in name]
-    return max((float(value.replace(",", "")) for value in numbers if value.replace(",", "").replace(".", "").isdigit()), default=0)
+def shown_lines(text):
+    """The lines of the source page behind which instructions were executed; None: there is no such page."""
+    rows = list(csv.reader(line for line in text.split("\n") if line.startswith('"')))
+    head = next((row for row in rows if row[:2] == ["Line No", "Source"]), None)
+    if head is None or "Instructions Executed" not in head:
+        return None
+    count = head.index("Instructions Executed")
+    return [row[1].strip() for row in rows if len(row) == len(head) and row[0].isdigit() and row[count].isdigit() and int(row[count]) > 0]
 
 
 def run(options):
     command = [options.ncu, "--section", "SourceCounters", "--import-source", "yes", "--source-folders", options.folder, "--launch-count", "1",
-               "--csv", "--page", "source", "--print-source", "cuda", options.tilec, "test", "--device=gpu", f"--compiled={options.folder / 'cubin'}",
+               "--csv", "--page", "source", "--print-source", "cuda,sass", options.tilec, "test", "--device=gpu", f"--compiled={options.folder / 'cubin'}",
                options.folder / EXAMPLE.name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, cwd=options.folder)
     except FileNotFoundError:
         print(f"no {options.ncu}")
         return 2
-    lines = done.stdout.split("\n")
-    head = next((i for i, line in enumerate(lines) if line.startswith('"') and '"Source"' in line), None)
-    if head is None:
+    shown = shown_lines(done.stdout)
+    if shown is None:
         print(f"Nsight Compute shows no source:\n{(done.stdout + done.stderr)[-3000:]}")
         return 2
-    shown = [row["Source"].strip() for row in csv.DictReader(lines[head:]) if row.get("Source") and executed(row)]
     print("\n".join(shown))
     missing = [text for text in STATEMENTS if not any(text in line for line in shown)]
     print(f"{len(shown)} lines with instructions; missing: {', '.join(missing) or 'none'}")
