@@ -145,9 +145,18 @@ static const char *nearest_name(Sema *s, const char *name) {
 }
 
 // Each name once in a function, a `fn` or a macro: the scope below the file's remembers it.
-static bool is_reported(Sema *s, const char *name) {
+static NameScope *function_scope(const Sema *s) {
     NameScope *top = s->scope;
     while (top->outer && top->outer != s->file) top = top->outer;
+    return top;
+}
+
+void forget_unknown_names(Sema *s) {
+    function_scope(s)->unknown = NULL;
+}
+
+static bool is_reported(Sema *s, const char *name) {
+    NameScope *top = function_scope(s);
     if (top == s->file) return false;
     if (!top->unknown) top->unknown = strmap_new(s->arena);
     if (strmap_has(top->unknown, name)) return true;

@@ -130,6 +130,7 @@ void role(Sema *s, const Node *node) {
         return;
     }
     diag_truncate(s->sink, diagnostics);
+    forget_unknown_names(s);
     reconsider_consts(s);
     each_member(s, node, count);
 }

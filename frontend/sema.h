@@ -197,6 +197,7 @@ void declare_buf(Sema *s, Buf *buf, Span span);
 void declare_view(Sema *s, const char *name, const View *view, Span span);
 Symbol *find(Sema *s, const char *name);   // NULL when unknown
 Symbol *find_or_report(Sema *s, const Node *node);
+void forget_unknown_names(Sema *s);   // of the function, where its diagnostics are taken back: they are reported again
 Type find_type(Sema *s, const Node *name);      // reports; TYPE_NONE then
 Type type_by_name(Sema *s, const char *name);   // TYPE_NONE when it is no type
 void unknown_function(Sema *s, const Node *call);
