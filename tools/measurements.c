@@ -7,7 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { WAIT = 60000, FORMAT = 1 };   // milliseconds for another writer; PRAGMA user_version
+enum { WAIT = 60000, AGAIN = 5, FORMAT = 1 };   // milliseconds for another writer, between tries; PRAGMA user_version
 
 struct Measurements {
     sqlite3 *database;
@@ -86,12 +86,23 @@ static bool read_number(Measurements *all, const char *text, int *out) {
     return ok || refused(all);
 }
 
+// Several processes may open a new file at once. SQLite needs the file alone for this, and calls no busy handler, since
+// two that wait for each other would never end.
+static bool set_journal(Measurements *all, const char *text) {
+    int code = SQLITE_BUSY;
+    for (int waited = 0; code == SQLITE_BUSY && waited < WAIT; waited += AGAIN) {
+        if (waited > 0) sqlite3_sleep(AGAIN);
+        code = sqlite3_exec(all->database, text, NULL, NULL, NULL);
+    }
+    return code == SQLITE_OK || refused(all);
+}
+
 static bool prepare(Measurements *all, bool on_network) {
     int format;
     sqlite3_busy_timeout(all->database, WAIT);
     if (!read_number(all, "PRAGMA user_version", &format)) return false;
     if (format > FORMAT) return problem(all, "a newer tilec made it");
-    if (!execute(all, on_network ? "PRAGMA journal_mode = DELETE" : "PRAGMA journal_mode = WAL")) return false;
+    if (!set_journal(all, on_network ? "PRAGMA journal_mode = DELETE" : "PRAGMA journal_mode = WAL")) return false;
     return format == FORMAT ||
            (execute(all, "BEGIN IMMEDIATE") && execute(all, schema) && execute(all, "PRAGMA user_version = 1; COMMIT"));
 }
