@@ -12,7 +12,7 @@ void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element, i
     const Cta *cta = agent->cta;
     Machine *machine = cta->machine;
     if (!cta->waited || !agent->warp || mem->scope != SCOPE_GLOBAL || cta->index < 0) return;
-    if (!mem->written && tensor_is_independent(machine->code->func, mem->buf)) return;
+    if (tensor_is_independent(machine->code->func, mem->buf)) return;
     if (cta->waited[(agent->first_thread - cta->first_thread) / LANES] >> lane & 1) return;
     emu_report(machine, pc, T_EMU_DEPENDENCY, thread_text(agent, lane), element_text(machine->arena, mem, element));
     machine->stop = true;

@@ -144,7 +144,6 @@ static const char *nearest_name(Sema *s, const char *name) {
     return strmap_nearest(all, name);
 }
 
-// Each name once in a function, a `fn` or a macro: the scope below the file's remembers it.
 static NameScope *function_scope(const Sema *s) {
     NameScope *top = s->scope;
     while (top->outer && top->outer != s->file) top = top->outer;
@@ -155,6 +154,7 @@ void forget_unknown_names(Sema *s) {
     function_scope(s)->unknown = NULL;
 }
 
+// Each name once in a function, a `fn` or a macro: the scope below the file's remembers it.
 static bool is_reported(Sema *s, const char *name) {
     NameScope *top = function_scope(s);
     if (top == s->file) return false;

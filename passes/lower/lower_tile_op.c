@@ -257,7 +257,7 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc) {
 // it waits likewise.
 
 static bool map_waits(const Func *kernel, const Stmt *call) {
-    if (call->call.op == OP_TMA_STORE || call->call.op == OP_TMA_ADD) return true;
+    if (call->call.op == OP_TMA_PREFETCH) return false;   // a hint
     TensorMap map;
     const char *why;
     for (int i = 0; i < call->call.count; i++) {
@@ -271,9 +271,7 @@ static bool map_waits(const Func *kernel, const Stmt *call) {
 
 static bool waits(const Lower *lower, const Stmt *stmt) {
     FOR_EACH_EFFECT (effect, lower->arena, stmt)
-        if (effect->buf->scope == SCOPE_GLOBAL &&
-            (effect->access != ACCESS_READ || !tensor_is_independent(lower->kernel, effect->buf)))
-            return true;
+        if (effect->buf->scope == SCOPE_GLOBAL && !tensor_is_independent(lower->kernel, effect->buf)) return true;
     FOR_EACH_STMT_IN (inner, stmt)
         if (inner->kind == STMT_CALL && map_waits(lower->kernel, inner)) return true;
     return false;

@@ -198,14 +198,13 @@ static void overlap_launches(Module *module) {
     }
 }
 
-static bool mark_independent(Module *module, const char *name, size_t length) {
+static bool mark_independent(Module *module, const char *name) {
     bool found = false;
     VEC_EACH_PTR (Func, func, &module->funcs) {
         for (int i = 0; func->kind == FUNC_KERNEL && i < func->params.count; i++) {
             Param *param = &func->params.items[i];
             const Buf *buf = param->buf;
-            if (!buf || buf->mode != MODE_IN || strlen(buf->name) != length || strncmp(buf->name, name, length))
-                continue;
+            if (!buf || buf->mode != MODE_IN || strcmp(buf->name, name) != 0) continue;
             attr_set_ints(module->arena, &param->attrs, ATTR_INDEPENDENT, 0, NULL);
             found = true;
         }
@@ -218,7 +217,7 @@ static bool mark_all_independent(Module *module, const char *names) {
     for (const char *at = names; at && *at;) {
         size_t length = strcspn(at, ",");
         const char *name = arena_printf(module->arena, "%.*s", (int)length, at);
-        if (!mark_independent(module, at, length)) {
+        if (!mark_independent(module, name)) {
             diag(module->sink, (Span){0}, T_INDEPENDENT, name, "no kernel reads a tensor of that name");
             return false;
         }
