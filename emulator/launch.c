@@ -4,7 +4,7 @@
 #include "ir/query.h"
 #include <string.h>
 
-static const uint64_t MOST_STEPS = 1000000000;   // instructions of a CTA; beyond, it is taken to be endless
+static const uint64_t MOST_STEPS = 1000000000;   // instructions of a run; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
 void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user) {
@@ -37,6 +37,7 @@ static Machine *machine_new(const Module *module, Code *code, const EmuOptions *
                          .failure = module->failure,
                          .sink = module->sink,
                          .report = report,
+                         .steps = report->steps,
                          .most_steps = MOST_STEPS};
     if (options) machine->options = *options;
     machine->races_wanted = machine->options.races;
@@ -139,7 +140,7 @@ static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const 
 static bool run_host(Machine *machine, Agent *host) {
     while (host->status == AGENT_READY && !machine->stop) {
         agent_run(host, 1 << 20);
-        if (machine->steps > machine->most_steps) {
+        if (!machine->stop && machine->steps > machine->most_steps) {
             emu_report(machine, host->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
             return false;
         }
@@ -412,6 +413,7 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     Agent *host = host_agent(machine, count, args, dims);
     check_zeroed(machine, "finds");
     bool ran = run_host(machine, host) && (host->status != AGENT_GRID || run_grid(machine, host));
+    out->steps = machine->steps;
     if (keep) conflicts_sites(machine, keep);
     if (keep && func->kind == FUNC_KERNEL) add_kernel(keep, out, func);
     if (ran) check_zeroed(machine, "leaves");
@@ -435,5 +437,8 @@ bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
     EmuOptions options = caller->options;
     options.races = caller->races_wanted;
     options.seed = random_next(&caller->random);
-    return func && run_func(caller->module, func, code->count, args, &options, caller->keep, caller->report);
+    caller->report->steps = caller->steps;
+    bool ok = func && run_func(caller->module, func, code->count, args, &options, caller->keep, caller->report);
+    caller->steps = caller->report->steps;
+    return ok;
 }

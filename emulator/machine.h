@@ -128,7 +128,8 @@ struct Machine {
     Map *reported;   // pairs of places
     bool stop;
     // ends of runs that do not end by themselves
-    uint64_t steps, block_began, most_steps;   // instructions; when the resident CTAs last changed; most since then
+    uint64_t steps, most_steps;   // instructions of the run, its launches so far included; when it is called endless
+    int64_t ctas_ended, ctas_wanted;
     // For CTAs that spin: number of changes (all but loads); last seen; the step of that; when to look closely.
     uint64_t moves, seen_moves, still_since, next_look;
 };

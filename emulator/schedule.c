@@ -301,8 +301,11 @@ static Cta *stuck(Machine *machine) {   // a CTA that has not ended
 }
 
 static bool out_of_steps(Machine *machine, const Agent *agent) {
-    if (machine->steps - machine->block_began < machine->most_steps) return false;
-    emu_report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+    if (machine->steps < machine->most_steps) return false;
+    Diag *d = emu_report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+    if (d && machine->ctas_wanted > 1)
+        diag_note(d, "%lld of the launch's %lld CTAs had ended", (long long)machine->ctas_ended,
+                  (long long)machine->ctas_wanted);
     machine->stop = true;
     return true;
 }
@@ -310,7 +313,6 @@ static bool out_of_steps(Machine *machine, const Agent *agent) {
 // Runs until one of the resident CTAs has ended.
 static bool run_resident(Machine *machine) {
     bool bulk = machine->code->bulk;
-    machine->block_began = machine->steps;
     while (!machine->stop) {
         int ready;
         if (machine->bulk_count && random_below(&machine->random, BULK_PATIENCE) == 0) bulk_advance(machine);
@@ -368,6 +370,7 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
     int64_t most = machine->options.max_blocks, clusters = blocks / size, next = 0;
     int64_t count = most > 0 && most < clusters ? most : clusters;
     if (!count) return true;
+    machine->ctas_wanted = count * size;
     int resident = machine->code->spins ? machine->options.multiprocessors : 1;
     Cta *ctas = ctas_new(machine, (resident < count ? resident : (int)count) * size);
     for (;;) {
@@ -378,6 +381,7 @@ bool machine_run_blocks(Machine *machine, const Agent *host, int64_t blocks) {
                 for (int rank = 0; rank < size; rank++) {
                     members[rank].root->status = AGENT_FREE;
                     members[rank].live = false;
+                    machine->ctas_ended++;
                 }
             }
             if (!members->live && next < count) cluster_start(members, sampled(next++, count, clusters), host);
