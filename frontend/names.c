@@ -164,12 +164,18 @@ static bool is_reported(Sema *s, const char *name) {
     return false;
 }
 
+// What is written otherwise here, else the name of another language, else one that is nearly the same.
+static void suggest(Diag *d, Span span, const char *name, const char *nearest) {
+    const char *hint = c_name_hint(name), *meant = c_name_meant(name);
+    if (hint) diag_note(d, "%s", hint);
+    else diag_suggest(d, span, meant ? meant : nearest);
+}
+
 Symbol *find_or_report(Sema *s, const Node *node) {
     Symbol *symbol = find(s, node->text);
     if (symbol || is_reported(s, node->text)) return symbol;
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
-    const char *meant = c_name_meant(node->text);
-    diag_suggest(d, node->span, meant ? meant : nearest_name(s, node->text));
+    suggest(d, node->span, node->text, nearest_name(s, node->text));
     return NULL;
 }
 
@@ -189,8 +195,7 @@ Type find_type(Sema *s, const Node *name) {
     Diag *d = diag(s->sink, name->span, T_UNKNOWN_TYPE, name->text);
     StrMap *all = strmap_new(s->arena);
     put_types(all);
-    const char *meant = c_name_meant(name->text);
-    diag_suggest(d, name->span, meant ? meant : strmap_nearest(all, name->text));
+    suggest(d, name->span, name->text, strmap_nearest(all, name->text));
     return TYPE_NONE;
 }
 
@@ -201,8 +206,7 @@ void unknown_function(Sema *s, const Node *call) {
     for (int i = 0; i < OP_COUNT; i++) strmap_put(all, op_info((OpId)i)->text, all);
     strmap_each(s->syntax->inlines, collect, all);
     if (s->context == IN_PROGRAM) strmap_each(s->syntax->launchables, collect, all);
-    const char *meant = c_name_meant(call->text);
-    diag_suggest(d, ast_name_span(call), meant ? meant : strmap_nearest(all, call->text));
+    suggest(d, ast_name_span(call), call->text, strmap_nearest(all, call->text));
     if (s->context != IN_PROGRAM && strmap_has(s->syntax->launchables, call->text))
         diag_note(d, "'%s' is a kernel: only a program calls it", call->text);
 }

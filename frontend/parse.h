@@ -45,8 +45,6 @@ size_t parse_offset(const Parse *p, Span span);       // of its first byte in th
 // text that mends it in the place of the token, else NULL.
 const char *c_spelling_hint(Parse *p, Span got, const char **fix);
 
-// What a name of C, CUDA or Python is called here: `fabsf` is abs. NULL: no such name is known.
-const char *c_name_meant(const char *name);
 char *parse_unquote(Parse *p, const char *text, size_t length);
 void parse_open(Parse *p, Span span);
 void parse_close(Parse *p);

@@ -206,6 +206,13 @@ const Define *define_of(Sema *s, const char *name);
 const Define *define_of_own(Sema *s, const char *kernel, const char *name);     // gemm.BM, else BM
 SemaValue define_value(Sema *s, const Define *define, Span span, Type *type);   // a number, or *type
 
+// ---- c_spellings.c ----
+// What a name of C, CUDA or Python is called here: `fabsf` is abs. NULL: no such name is known.
+const char *c_name_meant(const char *name);
+// How to write what is no name here, `threadIdx`, or no argument, `mask`. NULL: nothing is known.
+const char *c_name_hint(const char *name);
+const char *c_argument_hint(const char *name);
+
 // ---- types.c ----
 SemaValue value_int(Wide value, Span span);
 SemaValue value_float(double value, Span span);
