@@ -17,8 +17,8 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     static const struct {
         char letter;
         const char *text;
-    } kinds[] = {
-        {'i', "an integer"}, {'s', "a string"}, {'n', "a name"}, {'l', "a layout in a string"}, {'t', "a tensor"}};
+    } kinds[] = {{'i', "an integer"},           {'s', "a string"}, {'S', "a string or nothing"}, {'n', "a name"},
+                 {'l', "a layout in a string"}, {'t', "a tensor"}};
     char *text = arena_strdup(s->arena, "");
     const char *pattern = attr_pattern(id);
     for (int i = 0; pattern[i]; i++)
@@ -74,7 +74,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     }
     const char *pattern = attr_pattern(id);
     *out = (Attr){.id = id, .count = node->count};
-    if (node->count != (int)strlen(pattern)) return attribute_wrong(s, node);
+    if (!attr_takes(id, node->count)) return attribute_wrong(s, node);
     for (int i = 0; i < node->count; i++)
         if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
     return true;

@@ -27,6 +27,11 @@ const char *attr_pattern(AttrId id) {
     return rows[id].pattern;
 }
 
+bool attr_takes(AttrId id, int count) {
+    size_t most = strlen(rows[id].pattern), least = strcspn(rows[id].pattern, "S");
+    return count >= (int)least && count <= (int)most;
+}
+
 const char *attr_where(AttrId id) {
     return rows[id].where;
 }
@@ -79,6 +84,13 @@ void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_
 
 void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value) {
     attr_set_ints(arena, list, id, 1, &value);
+}
+
+Attr *attr_add(Arena *arena, Attr **list, AttrId id, int count) {
+    while (*list) list = &(*list)->next;
+    *list = NEW(arena, Attr);
+    **list = (Attr){.id = id, .count = count};
+    return *list;
 }
 
 void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text) {

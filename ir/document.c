@@ -75,6 +75,7 @@ static const char *argument_text(char letter) {
     switch (letter) {
     case 'i': return "integer";
     case 's': return "string";
+    case 'S': return "[string]";
     case 'n': return "name";
     case 'e': return "expression";
     case 'l': return "layout";

@@ -96,6 +96,7 @@ struct Attr {
 
 const char *attr_name(AttrId id);
 const char *attr_pattern(AttrId id);
+bool attr_takes(AttrId id, int count);   // so many arguments
 const char *attr_where(AttrId id);
 const char *attr_meaning(AttrId id);                 // a sentence for people
 AttrId attr_named(const char *text);                 // ATTR_COUNT when unknown
@@ -104,6 +105,7 @@ int64_t attr_int(const Attr *list, AttrId id, int64_t otherwise);
 const char *attr_text(const Attr *list, AttrId id);                       // first argument's text, NULL when absent
 void attr_set_int(Arena *arena, Attr **list, AttrId id, int64_t value);   // replaces
 void attr_set_ints(Arena *arena, Attr **list, AttrId id, int count, const int64_t *values);
+Attr *attr_add(Arena *arena, Attr **list, AttrId id, int count);   // behind others of that name; to fill
 void attr_set_text(Arena *arena, Attr **list, AttrId id, const char *text);
 const Layout *attr_layout(const Attr *list, AttrId id);   // NULL when absent
 void attr_set_layout(Arena *arena, Attr **list, AttrId id, const Layout *layout);

@@ -22,7 +22,8 @@ static void put_attr(Printer *p, const Attr *attr) {
         if (pattern[i] == 'i') sb_printf(p->out, "%lld", (long long)attr->args[i].integer);
         else if (pattern[i] == 'l') put_string(p->out, layout_text(p->arena, attr->args[i].layout));
         else if (pattern[i] == 't' && attr->args[i].view) put_buffer(p, attr->args[i].view);
-        else if (pattern[i] == 's') put_string(p->out, attr->args[i].text ? attr->args[i].text : "");
+        else if (pattern[i] == 's' || pattern[i] == 'S')
+            put_string(p->out, attr->args[i].text ? attr->args[i].text : "");
         else sb_str(p->out, attr->args[i].text ? attr->args[i].text : "none");
     }
     if (attr->count) sb_char(p->out, ')');

@@ -55,21 +55,30 @@
 
 // ---- attributes (15) ----
 static bool argument_fits(char letter, const AttrArg *arg) {
-    bool of_layout = letter == 'l', of_text = letter == 's' || letter == 'n' || letter == 't';
+    bool of_layout = letter == 'l', of_text = strchr("sSnt", letter) != NULL;
     return of_layout == (arg->layout != NULL) && of_text == (arg->text != NULL);
+}
+
+static void check_group(Verifier *v, const Attr *list, const Attr *group, Span loc) {
+    if (group->args[group->count - 1].integer < 0) REPORT(v, loc, T_ATTRIBUTE, attr_name(group->id), "no less than 0");
+    for (; list != group; list = list->next)
+        if (list->id == ATTR_GROUP && !strcmp(list->args[0].text, group->args[0].text))
+            REPORT(v, loc, T_ATTRIBUTE, attr_name(group->id), "of another name: a group has one");
 }
 
 static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     for (const Attr *attr = list; attr; attr = attr->next) {
         if (!strchr(attr_where(attr->id), where)) REPORT(v, loc, T_ATTRIBUTE_PLACE, attr_name(attr->id));
         const char *pattern = attr_pattern(attr->id);
-        bool fits = attr->count == (int)strlen(pattern);
+        bool fits = attr_takes(attr->id, attr->count);
         for (int i = 0; fits && i < attr->count; i++) fits = argument_fits(pattern[i], &attr->args[i]);
         if (!fits) REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), *pattern ? pattern : "none");
         bool counts = attr->id != ATTR_LOC && attr->id != ATTR_CONFLICTS && attr->id != ATTR_TUNED && where != 'p';
-        for (int i = 0; fits && counts && i < attr->count; i++)
+        int last = attr->count - (attr->id == ATTR_GROUP);   // (a group may have 0 registers)
+        for (int i = 0; fits && counts && i < last; i++)
             if (pattern[i] == 'i' && attr->args[i].integer < 1)
                 REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), "positive");
+        if (fits && attr->id == ATTR_GROUP) check_group(v, list, attr, loc);
     }
 }
 

@@ -1,16 +1,6 @@
 #include "passes/analyses.h"
 #include "support/vec.h"
 
-static void compute_specialization(PassContext *context, const Func *kernel, Analyses *out) {
-    out->specialization = specialization_of(context->arena, context->target, kernel);
-}
-
-// Of several reasons against it, any may be the first.
-static bool same_specialization(const Analyses *a, const Analyses *b) {
-    const Specialization *x = &a->specialization, *y = &b->specialization;
-    return x->kind == y->kind && x->grid == y->grid && x->loop == y->loop && x->too_large == y->too_large;
-}
-
 static void compute_scopes(PassContext *context, const Func *kernel, Analyses *out) {
     out->scopes = (ThreadScopeVec){0};
     thread_scopes(context->arena, (Func *)kernel, &out->scopes);
@@ -66,10 +56,6 @@ static const Analyses *get(PassContext *context, const Func *kernel, Analysis wh
     EXPECT(context->failure, stale_analysis(context) == ANALYSIS_COUNT, "stale: %s", analysis_text(which));
 #endif
     return analyses;
-}
-
-const Specialization *kernel_specialization(PassContext *context, const Func *kernel) {
-    return &get(context, kernel, ANALYSIS_SPECIALIZATION)->specialization;
 }
 
 const ThreadScopeVec *kernel_scopes(PassContext *context, const Func *kernel) {

@@ -6,7 +6,6 @@
 #pragma once
 #include "passes/analysis/kernel_walk.h"
 #include "passes/pass.h"
-#include "passes/specialize/warp_specialize.h"
 
 // As bits 1 << ANALYSIS_x.
 typedef enum {
@@ -18,12 +17,10 @@ typedef enum {
 
 struct Analyses {
     int valid;   // bits
-    Specialization specialization;
     ThreadScopeVec scopes;
 };
 
 // Of the kernel that the pass runs on. They hold until the pass changes it.
-const Specialization *kernel_specialization(PassContext *context, const Func *kernel);
 const ThreadScopeVec *kernel_scopes(PassContext *context, const Func *kernel);
 
 const char *analysis_text(Analysis which);

@@ -16,7 +16,6 @@
 #define SHARED (1 << PRE_SHARED)
 #define NO_TILE_OPS (1 << PRE_NO_TILE_OPS)
 // The words of the column `keeps`.
-#define SPECIALIZATION (1 << ANALYSIS_SPECIALIZATION)
 #define SCOPES (1 << ANALYSIS_SCOPES)
 #define ALL ((1 << ANALYSIS_COUNT) - 1)
 

@@ -3,7 +3,6 @@
 #include "ir/match.h"
 #include "ir/rewrite.h"
 #include "passes/cost/search_internal.h"
-#include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
 #include <string.h>
 
@@ -28,21 +27,22 @@ static void set_tiles(Arena *a, const Func *kernel, int64_t m, int64_t n, FuncCo
 }
 
 // The cost of a kernel of the source; NULL: it depends on values that are known only in the kernel.
-static FuncCost *cost_of(const TileSearch *search, const Func *kernel) {
+static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Specialization *how) {
     Arena *a = search->arena;
     const Target *target = search->target;
     TileCandidate tile = {.split = (int)attr_int(kernel->attrs, ATTR_SPLIT, 1)};
-    Specialization how = specialization_of(a, target, kernel);
-    bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(&how);
+    bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(how);
     FuncCost *cost = NEW(a, FuncCost);
     for (int i = 0; i < COST_EXTENTS; i++) cost->extents[i] = e_int(a, 1);
     if (by_loop && !cooperative_tile(a, target, kernel, &tile.m, &tile.n, &tile.cost)) {
-        bool aliased = aliases_epilogue(search, kernel);
+        Answer answer = {.kernel = kernel, .how = *how};
+        answer_estimate(search, &answer);
+        bool aliased = aliases_epilogue(search, &answer);
         cost->extents[COST_COPIES] = grid_tiles(a, func_grid(kernel));
         cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, aliased, &cost->terms);
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
-    if (!by_loop) tile.cost = cost_pingpong_split(target, as_specialized(search, kernel), tile.split);
+    if (!by_loop) tile.cost = cost_pingpong_split(target, answer_of(search, kernel).kernel, tile.split);
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
@@ -52,17 +52,17 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel) {
 }
 
 // All variants of a source kernel have a cost, or none has.
-static void set_costs(const TileSearch *search, int count, Func **variants) {
+static void set_costs(const TileSearch *search, int count, Func **variants, const Specialization *how) {
     bool known = true;
-    for (int i = 0; i < count; i++) known &= (variants[i]->cost = cost_of(search, variants[i])) != NULL;
+    for (int i = 0; i < count; i++) known &= (variants[i]->cost = cost_of(search, variants[i], &how[i])) != NULL;
     for (int i = 0; i < count && !known; i++) variants[i]->cost = NULL;
     for (int i = 0; i + 1 < count; i++) attr_set_ints(search->arena, &variants[i]->attrs, ATTR_TILE_VARIANT, 0, NULL);
 }
 
 // If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent.
-static void balance_tiles(const TileSearch *search, Func *kernel) {
-    if (kernel->kind != FUNC_KERNEL || !tiles_balance(search->arena, search->target, kernel)) return;
-    ((Stmt *)func_grid(kernel))->grid.persistent = true;
+static void balance_tiles(const TileSearch *search, Func *kernel, const Specialization *how) {
+    if (is_cooperative_by_loop(how) && tiles_balance(search->arena, kernel))
+        ((Stmt *)func_grid(kernel))->grid.persistent = true;
 }
 
 // A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single
@@ -100,8 +100,12 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
                 if (tiles->items[v].split != 1)
                     attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
         }
-        for (int v = 0; v < count; v++) balance_tiles(search, variants[v]);
-        if (tiles_chosen) set_costs(search, count, variants);
+        Specialization how[MOST_VARIANTS] = {0};
+        for (int v = 0; v < count && variants[v]->kind == FUNC_KERNEL; v++) {
+            how[v] = specialization_of(search->arena, search->target, variants[v]);
+            balance_tiles(search, variants[v], &how[v]);
+        }
+        if (tiles_chosen) set_costs(search, count, variants, how);
         add_variants(search, module, &merged, count, variants);
     }
     *module = merged;

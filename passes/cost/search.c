@@ -29,9 +29,22 @@ static void remember(TileSearch *search, const Occupancy *estimate, const char *
 // depends on how full the last wave is, so no tile is the best for all problems: a few are kept, and the launch takes
 // the cheapest.
 
-const Func *as_specialized(const TileSearch *search, const Func *kernel) {
-    const Func *swapped = operands_swapped(search->arena, search->target, kernel);
-    return swapped ? swapped : kernel;
+Answer answer_of(const TileSearch *search, const Func *kernel) {
+    Answer answer = {0};
+    answer.kernel = operands_swapped(search->arena, search->target, kernel, &answer.how);
+    if (answer.kernel) return answer;
+    return (Answer){.kernel = kernel, .how = specialization_of(search->arena, search->target, kernel)};
+}
+
+// With what needs time and only candidates need.
+void answer_estimate(const TileSearch *search, Answer *answer) {
+    answer->estimate = occupancy_estimate(search->arena, answer->kernel, search->target);
+    answer->staging = specialized_staging(search->arena, search->target, answer->kernel, &answer->how);
+}
+
+// Bytes of shared memory with the epilogue's staging, and `more`.
+static int64_t shared_with(const TileSearch *search, const Answer *answer, int64_t more) {
+    return specialized_shared(search->target, &answer->how, answer->staging, answer->estimate.shared + more);
 }
 
 static int64_t slots_of(const Occupancy *estimate) {
@@ -40,11 +53,9 @@ static int64_t slots_of(const Occupancy *estimate) {
     return slots;
 }
 
-static bool is_pingpong(const TileSearch *search, const Func *kernel, const Occupancy *estimate) {
-    int64_t shared = estimate->shared + pingpong_barriers(slots_of(estimate));
-    shared += specialized_staging(search->arena, search->target, kernel, shared);
-    bool pingpong = specialization_of(search->arena, search->target, kernel).kind == WS_PINGPONG;
-    return pingpong && shared <= search->target->shared_block;
+static bool is_pingpong(const TileSearch *search, const Answer *answer) {
+    int64_t shared = shared_with(search, answer, pingpong_barriers(slots_of(&answer->estimate)));
+    return answer->how.kind == WS_PINGPONG && shared <= search->target->shared_block;
 }
 
 // Identifies a source kernel with its compile-time values: variants of one name differ in line or condition.
@@ -101,17 +112,14 @@ static void add_candidate(TileSearch *search, const TileChoice *choice, TileVec 
     vec_push(search->arena, tiles, *tile);
 }
 
-// Whether the epilogue reuses an operand's tile, because shared memory has no space for staging.
-bool aliases_epilogue(const TileSearch *search, const Func *kernel) {
-    Occupancy estimate = occupancy_estimate(search->arena, kernel, search->target);
-    return specialized_staging(search->arena, search->target, kernel, 0) > 0 &&
-           specialized_staging(search->arena, search->target, kernel, estimate.shared) == 0;
+bool aliases_epilogue(const TileSearch *search, const Answer *answer) {
+    return answer->staging > 0 && shared_with(search, answer, 0) == answer->estimate.shared;
 }
 
-static void compare_cooperative(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
-    int64_t staging = specialized_staging(search->arena, search->target, kernel, tile.ring);
-    if (tile.ring + staging > search->target->shared_block) return;
-    tile.alias_epilogue = aliases_epilogue(search, kernel);
+static void compare_cooperative(TileSearch *search, TileChoice *choice, const Answer *answer, TileCandidate tile) {
+    const Func *kernel = answer->kernel;
+    tile.alias_epilogue = aliases_epilogue(search, answer);
+    if (shared_with(search, answer, 0) > search->target->shared_block) return;
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
     LaunchCost terms;
@@ -134,8 +142,9 @@ static void order_cooperative(TileChoice *choice) {
 }
 
 // (Not with swapped operands: partial results would be stored element by element.)
-static void compare_workspace_split(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
-    if (!can_split_k_workspace(kernel) || as_specialized(search, kernel) != kernel) return;
+static void compare_workspace_split(TileSearch *search, TileChoice *choice, const Func *kernel, const Answer *answer,
+                                    TileCandidate tile) {
+    if (answer->kernel != kernel || !can_split_k_workspace(kernel)) return;
     tile.split = BY_WORKSPACE;
     add_candidate(search, choice, &choice->splits, &tile);
 }
@@ -155,23 +164,22 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 }
 
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
-    const Func *specialized = as_specialized(search, kernel);
-    Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
-    Specialization how = specialization_of(search->arena, search->target, specialized);
+    Answer answer = answer_of(search, kernel);
+    answer_estimate(search, &answer);
     TileCandidate tile = {.combination = combination,
-                          .fallback = fits_fallback(search, &estimate),
-                          .ring = estimate.shared,
-                          .slots = slots_of(&estimate),
+                          .fallback = fits_fallback(search, &answer.estimate),
+                          .ring = answer.estimate.shared,
+                          .slots = slots_of(&answer.estimate),
                           .split = 1};
-    if (is_cooperative_by_loop(&how)) {
-        compare_cooperative(search, choice, specialized, tile);
+    if (is_cooperative_by_loop(&answer.how)) {
+        compare_cooperative(search, choice, &answer, tile);
         return;
     }
-    if (!is_pingpong(search, specialized, &estimate)) return;
-    tile.cost = cost_pingpong(search->target, specialized, 1);
+    if (!is_pingpong(search, &answer)) return;
+    tile.cost = cost_pingpong(search->target, answer.kernel, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
-    compare_splits(search, choice, specialized, tile);
-    compare_workspace_split(search, choice, kernel, tile);
+    compare_splits(search, choice, answer.kernel, tile);
+    compare_workspace_split(search, choice, kernel, &answer, tile);
     add_candidate(search, choice, &choice->tiles, &tile);
 }
 
@@ -345,13 +353,10 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     if (strcmp(search->variant, variant) != 0) return fits;
     search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
-    const Func *specialized = as_specialized(search, kernel);
-    Occupancy estimate = occupancy_estimate(search->arena, specialized, search->target);
-    Specialization how = specialization_of(search->arena, search->target, specialized);
-    if (is_cooperative_by_loop(&how)) {   // its roles set their own register counts
-        int64_t staging = specialized_staging(search->arena, search->target, specialized, estimate.shared);
-        estimate.fits = estimate.shared + staging <= search->target->shared_block;
-    }
-    remember(search, &estimate, tunables_text(search->arena, kernel));
-    return estimate.fits && !search->try_all ? fits : next;
+    Answer answer = answer_of(search, kernel);
+    answer_estimate(search, &answer);
+    if (is_cooperative_by_loop(&answer.how))   // its roles set their own register counts
+        answer.estimate.fits = shared_with(search, &answer, 0) <= search->target->shared_block;
+    remember(search, &answer.estimate, tunables_text(search->arena, kernel));
+    return answer.estimate.fits && !search->try_all ? fits : next;
 }

@@ -249,10 +249,8 @@ void bind_longest_first(Scheduler *s, Expr *number, int deciding, Trend trend) {
     REMARK(s->context, s->grid->loc, T_LONGEST_FIRST, trend == TREND_UP ? "last" : "first", iter->var->name);
 }
 
-bool tiles_balance(Arena *arena, const Target *target, const Func *kernel) {
+bool tiles_balance(Arena *arena, const Func *kernel) {
     Scheduler s = {.arena = arena, .grid = (Stmt *)func_grid(kernel), .facts = facts_new(arena, kernel)};
     Trend trend;
-    Specialization how = specialization_of(arena, target, kernel);
-    return s.grid && is_cooperative_by_loop(&how) && !s.grid->grid.hilbert && !raster_of(&s) &&
-           deciding_iter(&s, &trend) >= 0 && !s.by_data;
+    return !s.grid->grid.hilbert && !raster_of(&s) && deciding_iter(&s, &trend) >= 0 && !s.by_data;
 }

@@ -8,7 +8,6 @@
 //
 // Clusters form a grid of their own, in raster order. If a cluster extends beyond the end of the grid, its CTAs outside
 // execute all loads and MMAs, and skip the stores.
-#include "passes/analyses.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 
@@ -67,7 +66,7 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
     const Stmt *grid = s->grid;
     Share share = {.s = s, .lets = subst_new(s->arena)};
     if (grid_cluster(grid) == 1) return "there is none";
-    if (kernel_specialization(s->context, kernel)->kind != WS_PINGPONG)
+    if (planned_kind(kernel) != WS_PINGPONG)
         return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";

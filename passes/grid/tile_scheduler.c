@@ -29,7 +29,6 @@
 // shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
 // phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
-#include "passes/analyses.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"
 #include "passes/specialize/warp_specialize.h"
@@ -208,7 +207,6 @@ void drop_raster(Stmt *grid) {
 
 static bool drop_cluster(Scheduler *s, const char *why) {
     if (grid_cluster(s->grid) == 1) return false;
-    keep_analyses(s->context->analyses, 0);
     REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
     set_cluster(s->grid, 1);
     return true;
@@ -235,13 +233,13 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
         return true;
     }
     bool changed = drop_cluster(s, not_shared) || has_raster(grid) || (grid->grid.persistent && func_has_roles(kernel));
-    const Specialization *how = kernel_specialization(s->context, kernel);
-    if (grid->grid.count > 1 && how->kind == WS_PINGPONG)   // (shared tiles need one order)
+    SpecializeKind kind = planned_kind(kernel);
+    if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
     Trend trend = TREND_FLAT;
-    s->lpt = grid->grid.persistent && is_cooperative_by_loop(how);
-    if (func_has_roles(kernel)) grid->grid.persistent = false;       // roles stand in no loop over tiles
-    s->persistent = grid->grid.persistent && how->kind == WS_NONE;   // warp-specialize makes persistent CTAs itself
+    s->lpt = grid->grid.persistent && kind == WS_COOPERATIVE;
+    if (func_has_roles(kernel)) grid->grid.persistent = false;   // roles stand in no loop over tiles
+    s->persistent = grid->grid.persistent && kind == WS_NONE;    // warp-specialize makes persistent CTAs itself
     bool flat = grid->grid.count == 1 && (deciding_iter(s, &trend) != 0 || (trend != TREND_UP && !s->lpt));
     if (s->persistent) make_persistent(s, tiles);
     else if (!flat) flatten(s, tiles);

@@ -20,6 +20,7 @@
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
 #include "passes/analyses.h"
 #include "passes/pipeline/async_copy_legality.h"
+#include "passes/specialize/warp_specialize.h"
 #include "support/numbers.h"
 
 enum { MOST_TILES = 128 };   // of a loop: what is asked of a tile is asked of the loop's other statements
@@ -40,7 +41,7 @@ typedef struct MultiBuffer {
 static Buf *multi_buffer_target(const MultiBuffer *m, const Stmt *stmt) {
     if (via_is(stmt, VIA_TRANSPOSE) && copy_of(stmt).src->buf->stage_dims > 0) return copy_of(stmt).dst->buf;
     Buf *started = async_target(stmt), *loaded = started ? NULL : loaded_tile(stmt);
-    if (!loaded || kernel_specialization(m->context, m->kernel)->kind != WS_COOPERATIVE) return started;
+    if (!loaded || planned_kind(m->kernel) != WS_COOPERATIVE) return started;
     return loaded;
 }
 

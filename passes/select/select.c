@@ -33,7 +33,6 @@
 // computed by FMAs (`fma`). Whether a copy is asynchronous is decided here, before pipelining; in all measurements it
 // was faster.
 #include "ir/channels.h"
-#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
@@ -149,12 +148,6 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
 }
 
 // ---- TMA and wgmma ----
-
-// A loop that warp-specialize may transform.
-static bool is_product_loop(const Stmt *stmt, void *user) {
-    (void)user;
-    return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
-}
 
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
@@ -514,15 +507,12 @@ static Selector selector_of(PassContext *context, Func *kernel) {
                   .fallback = attr_get(kernel->attrs, ATTR_FALLBACK) != NULL,
                   .channels = has_channels(kernel)};
     find_pipelined(&s, &kernel->body, NULL);
-    s.specialized = !s.fallback && kernel_specialization(context, kernel)->kind != WS_NONE;
+    s.specialized = !s.fallback && planned_kind(kernel) != WS_NONE;
     return s;
 }
 
 static bool select_kernel(PassContext *context, Func *kernel) {
     Selector s = selector_of(context, kernel);
-    bool might = !s.fallback && target_has(s.target, FEATURE_WGMMA) && block_any(&kernel->body, is_product_loop, NULL);
-    if (!s.specialized && might)
-        REMARK(context, kernel->loc, T_NOT_SPECIALIZED, kernel_specialization(context, kernel)->why);
     kernel_walk(s.arena, kernel, select_stmt, &s);
     return s.changed;
 }
@@ -540,6 +530,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
         fallback->cost = NULL;
+        drop_groups((Stmt *)func_grid(fallback));
         vec_push(s.arena, &context->variants, fallback);
     }
     VEC_EACH_PTR (Expr, fact, &s.wanted) kernel->when = e_both(s.arena, kernel->when, fact);

@@ -5,6 +5,7 @@
 // persistent CTAs where tiles take equally long; other kernels are unchanged.
 //
 //     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
+//     plan.c              the pass that writes the decision on the grid
 //     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
 //     ws_analysis.c       cooperative kernels: tiles, live ranges, rings, the producer's slice, legality
 //     cooperative.c       ... their roles: all consumer warpgroups compute one tile
@@ -30,10 +31,10 @@ typedef struct RoleBuilder {
     PassContext *context;
     Arena *arena;
     const Func *kernel;
+    Groups groups;
     Stmt *grid;
     Span loc;
-    int consumers;                // consumer warpgroups
-    int64_t producer_registers;   // 0: registers are not reallocated between roles
+    int consumers;                // compute groups, of a warpgroup each
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
     Var *cta, *block;
     Expr *sections,
@@ -56,19 +57,15 @@ typedef struct RoleBuilder {
 // Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop);
+const Stmt *pipelined_loop(const Stmt *grid);   // the first one of its body; NULL: none
 
-// Why a kernel (before or after select) cannot have cooperative consumers; NULL: it can.
-const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel);
+// Sets `how` to cooperative consumers, or says why there can be none.
+void cooperative_specialization(Arena *arena, const Target *target, const Func *kernel, Specialization *how);
 // One statement of the kernel (or one of each branch) writes the buffer, and no CTA reads it after that.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
-int64_t cooperative_slots(Arena *arena, const Target *target,
-                          const Func *kernel);                          // bytes of the slots of transposed tiles
 int cooperative_warpgroups(const Target *target, const Func *kernel);   // consumer warpgroups
 bool cooperative_equal_tiles(Arena *arena,
                              const Func *kernel);   // all tiles have the same number of steps: CTAs are persistent
-bool cooperative_alias_epilogue(Arena *arena, const Target *target,
-                                const Func *kernel);   // an operand's tile serves as staging
 bool specialize_cooperative(PassContext *context,
                             Func *kernel);   // false: not all copies and gemms are by TMA and wgmma
 
@@ -77,10 +74,8 @@ int64_t initial_registers(const Target *target, int warpgroups);
 // Registers of a consumer thread, with `consumers` consumer warpgroups and `producers` others of `producer` registers
 // per thread; 0: the maximum.
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
-// Registers of a producer thread when consumers hold `fragments` registers and `room` for addresses and counters.
-// `most`: what it has where the consumers leave so many.
-int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t fragments,
-                           int64_t room);
+// Registers of a producer thread when consumers need so many. `most`: what it has where the consumers leave so many.
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t needed);
 enum { LOADER_REGISTERS = 40, GATHERER_REGISTERS = 64 };   // by TMA alone; by threads, with addresses of their own
 
 // The expression in names that are the same for all tiles, or in `known` (NULL: none); NULL: it depends on others.

@@ -156,7 +156,9 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     int64_t shared = 0;
     const Stmt *store;
     VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->space;
-    if (specialized_staging(plan->arena, plan->target, kernel, shared) > 0) return;
+    Specialization how = {.kind = WS_COOPERATIVE, .consumers = plan->consumers};
+    shared += specialized_staging(plan->arena, plan->target, kernel, &how);
+    if (shared <= plan->target->shared_block) return;
     TileRing *ring = cooperative_staged(plan, &store);
     if (!ring || !via_is(store, VIA_TMA_STORE)) return;
     LiveRange *range = &ring->tiles.items[0]->live_ranges.items[0];
@@ -169,19 +171,19 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     m->staged = ring->single_use;
 }
 
-bool cooperative_alias_epilogue(Arena *arena, const Target *target, const Func *kernel) {
-    RolePlan plan;
-    const Stmt *store;
-    return !ws_analyze(arena, target, kernel, &plan) && cooperative_staged(&plan, &store);
-}
-
 bool specialize_cooperative(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
     RolePlan plan;
     if (ws_analyze(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
     Stmt *grid = (Stmt *)plan.grid;
-    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
+    RoleBuilder p = {.context = context,
+                     .arena = a,
+                     .grid = grid,
+                     .groups = kernel_groups(kernel),
+                     .loc = grid->loc,
+                     .block = grid->grid.iters[0].var,
+                     .consumers = plan.consumers};
     Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
     bool sections = attr_get(grid->attrs, ATTR_LPT), persistent = sections || cooperative_equal_tiles(a, kernel);
@@ -193,11 +195,6 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     if (!persistent) find_single_use(&plan);
     want_few_tiles(context, kernel, grid);
     stage_in_tile(&maker, kernel);
-    p.consumers = cooperative_warpgroups_for(target, plan.rows);
-    int producers = plan.producers;
-    int64_t fragments = fragment_registers(target, kernel, p.consumers);
-    int64_t most = plan_gathers(&plan) ? GATHERER_REGISTERS : LOADER_REGISTERS;
-    p.producer_registers = producer_registers(target, p.consumers, producers, most, fragments, COOPERATIVE_ROOM);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     VEC_EACH_PTR (RoleTile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
     push_group_barriers(&maker, &body);
@@ -206,7 +203,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
-    set_grid(&p, persistent ? persistent_ctas(&p) : grid->grid.iters[0].end, producers, body);
+    set_grid(&p, persistent ? persistent_ctas(&p) : grid->grid.iters[0].end, plan.producers, body);
     attr_remove(&grid->attrs, ATTR_LPT);
     return true;
 }

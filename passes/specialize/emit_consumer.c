@@ -145,10 +145,8 @@ static void find_operands(Maker *m, const Block *work) {
 
 void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     RoleBuilder *p = m->builder;
-    const Target *target = p->context->target;
-    int64_t regs =
-        p->producer_registers ? consumer_registers(target, p->consumers, m->plan->producers, p->producer_registers) : 0;
-    Stmt *role = push_role(p, "compute", p->consumers * target_warpgroup(target), regs, out);
+    const ThreadGroup *group = &p->groups.of[GROUP_COMPUTE];
+    Stmt *role = push_role(p, "compute", group->count * group->threads, group->registers, out);
     Block work = {0};
     m->role = ROLE_COMPUTE;
     push_counters(m, &role->role.body);

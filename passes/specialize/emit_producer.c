@@ -33,9 +33,7 @@ static TileRing *filled_ring(const Maker *m, const Stmt *stmt) {
 // ---- warps ----
 
 static int64_t loading_warps(const Maker *m) {
-    const Target *target = m->builder->context->target;
-    bool shared = m->plan->transposes && m->plan->producers == 1;
-    return shared ? 1 : target_warpgroup(target) / target->warp_lanes;
+    return m->builder->groups.of[GROUP_LOAD].threads / m->builder->context->target->warp_lanes;
 }
 
 static bool starts_loads(const Maker *m, const TileRing *ring) {
@@ -278,7 +276,8 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     m->facts = facts_new(p->arena, kernel);
     m->role = kind;
     learn_scalars(m->facts, out);
-    Stmt *role = push_role(p, name, threads, p->producer_registers, out);
+    GroupId group = kind == ROLE_LOAD ? GROUP_LOAD : GROUP_TRANSPOSE;
+    Stmt *role = push_role(p, name, threads, p->groups.of[group].registers, out);
     push_counters(m, &role->role.body);
     Block *body = push_tiles(m, role);
     learn_scalars(m->facts, body);
@@ -300,11 +299,8 @@ static void push_loading_roles(Maker *m, const Func *kernel, Block *out) {
     m->own = NULL;
 }
 
-// One warp is enough to load. With transposed tiles and few registers, the other warps of its warpgroup transpose.
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
-    const Target *target = m->builder->context->target;
-    int64_t all = target_warpgroup(target), loading = loading_warps(m) * target->warp_lanes,
-            transposing = loading < all ? all - loading : all;
+    int64_t transposing = m->builder->groups.of[GROUP_TRANSPOSE].threads;
     push_loading_roles(m, kernel, out);
     if (m->plan->transposes) push_filling_role(m, kernel, "transpose", transposing, ROLE_TRANSPOSE, out);
 }

@@ -1,6 +1,6 @@
 // The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It
-// depends on the main loop, its trip count, and the registers and shared memory of the roles. select, tile-scheduler
-// and the cost models use it, too (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
+// depends on the main loop, its trip count, and the registers and shared memory of the roles. `plan` asks for it and the
+// cost models do (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
 // warp_specialize.c and cooperative.c, leaves a kernel as it is if its copies have no slots or other mechanisms after all.
 #include "ir/channels.h"
 #include "passes/pipeline/async_copy_legality.h"
@@ -34,38 +34,39 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
 }
 
 // The rest of the kernel needs no thread indices, no other loop of loads and no mutable state.
-static bool surrounds(const Specialization *shape) {
-    FOR_EACH_STMT (stmt, &shape->grid->grid.body) {
+static bool surrounds(const Stmt *grid, const Stmt *loop) {
+    FOR_EACH_STMT (stmt, &grid->grid.body) {
         bool threads = stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
         if (threads || stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE) return false;
-        if (is_pipelined(stmt) && stmt != shape->loop) return false;
-        if (is_shared_decl(stmt) && !is_scratch(stmt) && !is_target(shape->loop, stmt->decl)) return false;
+        if (is_pipelined(stmt) && stmt != loop) return false;
+        if (is_shared_decl(stmt) && !is_scratch(stmt) && !is_target(loop, stmt->decl)) return false;
     }
     return true;
 }
 
 // CTAs of a cluster execute their loops independently; they may synchronize only behind the loops.
-static bool meets_early(const Specialization *shape) {
-    FOR_EACH_ITEM (stmt, &shape->grid->grid.body) {
+static bool meets_early(const Stmt *grid, const Stmt *loop) {
+    FOR_EACH_ITEM (stmt, &grid->grid.body) {
         FOR_EACH_STMT_IN (below, stmt)
             if (is_call(below, OP_CLUSTER_BARRIER)) return true;
-        if (stmt == shape->loop) break;
+        if (stmt == loop) break;
     }
     return false;
 }
 
-static const Stmt *pipelined_loop(const Stmt *grid) {
+const Stmt *pipelined_loop(const Stmt *grid) {
     FOR_EACH_ITEM (stmt, &grid->grid.body)
         if (is_pipelined(stmt)) return stmt;
     return NULL;
 }
 
-// The kernel is one loop of loads and MMAs only. (Why it is not: cooperative_problem gives the reason that counts.)
-static bool is_one_loop(const Target *target, const Func *kernel, Specialization *shape) {
-    if (!shape->grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return false;
-    shape->loop = pipelined_loop(shape->grid);
-    if (!shape->loop || !only_multiplies(target, shape->loop)) return false;
-    return (func_cluster(kernel) == 1 || !meets_early(shape)) && surrounds(shape);
+// The loop, if the kernel is one loop of loads and MMAs only; else NULL. (Why: ws_analyze gives the reason that counts.)
+static const Stmt *only_loop(const Target *target, const Func *kernel) {
+    const Stmt *grid = func_grid(kernel);
+    if (!grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return NULL;
+    const Stmt *loop = pipelined_loop(grid);
+    if (!loop || !only_multiplies(target, loop)) return NULL;
+    return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(grid, loop) ? loop : NULL;
 }
 
 // ---- trips ----
@@ -117,29 +118,30 @@ static Expr *most_of(Arena *arena, const Block *work, Expr *expr) {
 }
 
 // Trip counts may differ between tiles if each role computes the same number: no statement changes their inputs.
-static bool roles_agree(const Specialization *shape) {
-    FOR_EACH_ITEM (stmt, &shape->grid->grid.body) {
-        if (stmt == shape->loop) break;
+static bool roles_agree(const Stmt *grid, const Stmt *loop) {
+    FOR_EACH_ITEM (stmt, &grid->grid.body) {
+        if (stmt == loop) break;
         if (stmt->kind == STMT_LET && any_expr(stmt->let.value, is_computed, NULL)) return false;
     }
-    return !any_expr(shape->loop->loop.iters[0].end, is_computed, NULL);
+    return !any_expr(loop->loop.iters[0].end, is_computed, NULL);
 }
 
-static Expr *most_trips(Arena *arena, const Specialization *shape) {
-    const Block *work = &shape->grid->grid.body;
-    Expr *common = common_trips(arena, work, shape->loop);
-    if (common || !roles_agree(shape)) return common;
-    return most_of(arena, work, shape->loop->loop.iters[0].end);
+static Expr *most_trips(Arena *arena, const Stmt *grid, const Stmt *loop) {
+    const Block *work = &grid->grid.body;
+    Expr *common = common_trips(arena, work, loop);
+    if (common || !roles_agree(grid, loop)) return common;
+    return most_of(arena, work, loop->loop.iters[0].end);
 }
 
 // Persistent CTAs need a bound on the trip counts, to balance tiles. With one tile per CTA any trip count is allowed.
-static bool trips_serve(Arena *arena, const Func *kernel, const Specialization *shape) {
-    return func_cluster(kernel) > 1 ? roles_agree(shape) : most_trips(arena, shape) != NULL;
+static bool trips_serve(Arena *arena, const Func *kernel, const Stmt *loop) {
+    const Stmt *grid = func_grid(kernel);
+    return func_cluster(kernel) > 1 ? roles_agree(grid, loop) : most_trips(arena, grid, loop) != NULL;
 }
 
 // One consumer if the tile has one strip of wgmma rows (64): such tiles are for problems that hardly fill the device.
 // One consumer also with one tile per CTA.
-int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
+static int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
     if (func_cluster(kernel) > 1) return 1;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         WgmmaInfo info;
@@ -178,12 +180,10 @@ int64_t consumer_registers(const Target *target, int consumers, int producers, i
 }
 
 // A producer with few registers spills. It gets fewer only if the accumulators need the rest.
-int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t fragments,
-                           int64_t room) {
+int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t needed) {
     int64_t producer = most;
     if (initial_registers(target, producers + consumers) > target->registers_thread) return 0;
-    while (producer > target->registers_least &&
-           fragments + room > consumer_registers(target, consumers, producers, producer))
+    while (producer > target->registers_least && needed > consumer_registers(target, consumers, producers, producer))
         producer -= target->register_unit;
     return producer;
 }
@@ -196,15 +196,32 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 // ---- ping-pong or cooperative ----
 
 // Ping-pong if the kernel is one loop of loads and MMAs, its trips are known and one warpgroup holds the tile; else
-// cooperative, unless cooperative_problem finds a reason against that; else neither, for that reason.
+// cooperative, unless ws_analyze finds a reason against that; else neither, for that reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
-    Specialization how = {.grid = func_grid(kernel)};
-    if (how.grid && attr_get(how.grid->attrs, ATTR_NO_SPECIALIZE)) return how.why = "its grid has @no_specialize", how;
+    const Stmt *grid = func_grid(kernel);
+    const Attr *whole = grid ? attr_get(grid->attrs, ATTR_NO_SPECIALIZE) : NULL;
+    Groups asked = kernel_groups(kernel);
+    int64_t count = asked.of[GROUP_COMPUTE].count;
+    Specialization how = {.why = whole && whole->count ? whole->args[0].text : "its grid has @no_specialize"};
+    if (whole) return how;
     if (has_channels(kernel)) return how.why = "it has channels of its own", how;
-    bool is_plain = is_one_loop(target, kernel, &how) && trips_serve(arena, kernel, &how);
-    if (is_plain && holds_pingpong(target, kernel)) return how.kind = WS_PINGPONG, how;
-    how.why = cooperative_problem(arena, target, kernel);
-    how.kind = how.why ? WS_NONE : WS_COOPERATIVE;
+    const Stmt *loop = only_loop(target, kernel);
+    bool is_plain = loop && trips_serve(arena, kernel, loop), holds = is_plain && holds_pingpong(target, kernel);
+    if (holds && (asked.each || !count)) {
+        int most = func_cluster(kernel) > 1 ? 1 : PINGPONG_MOST;
+        if (count > most)
+            return how.why = arena_printf(arena, "%d group%s at most can compute tiles of their own", most,
+                                          most > 1 ? "s" : ""),
+                   how;
+        int consumers = count ? (int)count : pingpong_consumers(target, kernel, loop);
+        return (Specialization){
+            .kind = WS_PINGPONG, .loop = loop, .consumers = consumers, .producers = 1, .sharers = 1};
+    }
+    if (asked.each)
+        return how.why = is_plain ? "one warpgroup has too few registers for its tile"
+                                  : "it is not one loop of loads by TMA and products by wgmma, of a known length",
+               how;
+    cooperative_specialization(arena, target, kernel, &how);
     how.too_large = is_plain;
     return how;
 }
@@ -263,8 +280,8 @@ void specialized_tile(const Func *kernel, int64_t *m, int64_t *n) {
 }
 
 Expr *specialized_steps(Arena *arena, const Func *kernel) {
-    Specialization shape = {.grid = func_grid(kernel), .loop = pipelined_loop(func_grid(kernel))};
-    return shape.loop ? most_trips(arena, &shape) : e_int(arena, 1);
+    const Stmt *loop = pipelined_loop(func_grid(kernel));
+    return loop ? most_trips(arena, func_grid(kernel), loop) : e_int(arena, 1);
 }
 
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out,
@@ -280,19 +297,19 @@ int64_t pingpong_barriers(int64_t slots) {
     return 2 * slots * type_bytes(TYPE_MBARRIER);
 }
 
-int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared) {
-    Specialization how = specialization_of(arena, target, kernel);
-    if (how.kind == WS_NONE) return 0;
-    bool cooperative = how.kind == WS_COOPERATIVE;
-    int consumers = cooperative ? cooperative_warpgroups(target, kernel) : pingpong_consumers(target, kernel, how.loop);
-    int64_t bytes = cooperative ? cooperative_slots(arena, target, kernel) : 0;
+int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
+    int64_t bytes = how->slot_bytes;
+    if (how->kind == WS_NONE) return 0;
     FOR_EACH_STMT (stmt, &kernel->body) {
         TmaStore store;
         const char *why;
         if (!stores_tile(arena, target, kernel, stmt, &store, &why)) continue;
         int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
-        bytes += consumers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
+        bytes += how->consumers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
     }
-    bool full = cooperative && shared + bytes > target->shared_block;
-    return full && cooperative_alias_epilogue(arena, target, kernel) ? 0 : bytes;
+    return bytes;
+}
+
+int64_t specialized_shared(const Target *target, const Specialization *how, int64_t staging, int64_t shared) {
+    return how->aliases && shared + staging > target->shared_block ? shared : shared + staging;
 }

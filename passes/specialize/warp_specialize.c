@@ -29,7 +29,6 @@
 //     compute0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
 //     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
-#include "passes/analyses.h"
 #include "passes/specialize/builder.h"
 
 enum { PINGPONG_BARRIER = 1 };   // named barriers PINGPONG_BARRIER + consumer
@@ -194,9 +193,9 @@ static int64_t loaded_bytes(const RoleBuilder *p, Loads loads) {
     return bytes;
 }
 
-static void push_load_role(RoleBuilder *p, const char *name, int64_t threads, Loads loads, Block *out) {
+static void push_load_role(RoleBuilder *p, const char *name, const ThreadGroup *group, Loads loads, Block *out) {
     Arena *a = p->arena;
-    Stmt *role = push_role(p, name, threads, p->producer_registers, out);
+    Stmt *role = push_role(p, name, group->threads, group->registers, out);
     Counter counter = push_counter(p, "", p->slots, 1, &role->role.body);
     Expr *wave, *k;
     Stmt *tiles = push_tile_loop(p, "wave", p->waves, &wave, &role->role.body);
@@ -215,21 +214,10 @@ static void push_load_role(RoleBuilder *p, const char *name, int64_t threads, Lo
     if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
 }
 
-// Where some loads need not wait for the kernel launched before (`@pdl`), a warp of its own issues them.
-static bool loads_ahead(const RoleBuilder *p) {
-    if (!attr_get(p->grid->attrs, ATTR_PDL) || !target_has(p->context->target, FEATURE_PDL)) return false;
-    return loaded_bytes(p, LOADS_AHEAD) > 0 && loaded_bytes(p, LOADS_WAITING) > 0;
-}
-
 static void push_load_roles(RoleBuilder *p, Block *out) {
-    const Target *target = p->context->target;
-    int64_t all = target_warpgroup(target), ahead = target->warp_lanes;
-    if (!loads_ahead(p)) {
-        push_load_role(p, "load", all, LOADS_ALL, out);
-        return;
-    }
-    push_load_role(p, "load", all - ahead, LOADS_WAITING, out);
-    push_load_role(p, "load_ahead", ahead, LOADS_AHEAD, out);
+    const ThreadGroup *load = &p->groups.of[GROUP_LOAD], *ahead = &p->groups.of[GROUP_LOAD_AHEAD];
+    push_load_role(p, "load", load, ahead->count ? LOADS_WAITING : LOADS_ALL, out);
+    if (ahead->count) push_load_role(p, "load_ahead", ahead, LOADS_AHEAD, out);
 }
 
 // ---- a consumer ----
@@ -298,10 +286,9 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
 static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
-    const Target *target = p->context->target;
-    int64_t regs = p->producer_registers ? consumer_registers(target, p->consumers, 1, p->producer_registers) : 0;
+    const ThreadGroup *group = &p->groups.of[GROUP_COMPUTE];
     const char *name = p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute";
-    Stmt *role = push_role(p, name, target_warpgroup(target), regs, out);
+    Stmt *role = push_role(p, name, group->threads, group->registers, out);
     Block *body = &role->role.body;
     Block declarations = {0};   // within the loop over tiles: no value is carried across tiles
     FOR_EACH_ITEM (decl, &p->fragments) {
@@ -354,7 +341,7 @@ static void push_setup(RoleBuilder *p, Block *out) {
         Expr *others = integer(p, sharing->blocks - 1);
         readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
     }
-    push_barrier_init(p, p->slots, p->full, loads_ahead(p) ? 2 : 1, p->empty, readers, out);
+    push_barrier_init(p, p->slots, p->full, p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1, p->empty, readers, out);
     block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
@@ -396,11 +383,9 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     p.some_steps = prove(p.facts, e_lt(a, integer(&p, 0), p.loop->loop.iters[0].end));
     p.cluster = loads_multicast(&p.loop->loop.body) ? grid_cluster(grid) : 1;
     find_sharings(&p);
-    p.consumers = pingpong_consumers(context->target, kernel, p.loop);
+    p.groups = kernel_groups(kernel);
+    p.consumers = (int)p.groups.of[GROUP_COMPUTE].count;
     EXPECT(context->failure, p.consumers >= 1 && p.consumers <= PINGPONG_MOST, "%d consumers", p.consumers);
-    if (p.consumers > 1)
-        p.producer_registers = producer_registers(context->target, p.consumers, 1, LOADER_REGISTERS,
-                                                  fragment_registers(context->target, kernel, 1), PINGPONG_ROOM);
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);
     p.empty = push_barriers(&p, "empty", p.slots, &body);
@@ -427,12 +412,18 @@ static void fall_back(Arena *arena, Func *kernel) {
     }
 }
 
-bool pass_warp_specialize(PassContext *context, Func *kernel) {
-    const Specialization *how = kernel_specialization(context, kernel);
-    if (how->kind == WS_NONE) return false;
-    if (how->kind == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
-    if (!by_wgmma(how->loop)) return false;
-    if (multi_buffers_everything(how->loop)) specialize_pingpong(context, kernel, (Stmt *)how->grid);
+static bool specialize(PassContext *context, Func *kernel, Stmt *grid) {
+    if (planned_kind(kernel) == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
+    const Stmt *loop = pipelined_loop(grid);
+    if (!loop || !by_wgmma(loop)) return false;
+    if (multi_buffers_everything(loop)) specialize_pingpong(context, kernel, grid);
     else fall_back(context->arena, kernel);
+    return true;
+}
+
+bool pass_warp_specialize(PassContext *context, Func *kernel) {
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (planned_kind(kernel) == WS_NONE || !specialize(context, kernel, grid)) return false;
+    drop_groups(grid);   // the roles say it
     return true;
 }

@@ -1,5 +1,5 @@
-// The kernels that warp-specialize accepts. select calls this before it chooses TMA and wgmma, the cost models for each
-// combination of tunables.
+// The kernels that warp-specialize accepts. The pass `plan` asks once for each kernel and writes the answer on its grid, for
+// the passes behind it; before them, the cost models ask for each combination of tunables.
 #pragma once
 #include "ir/ir.h"
 #include "passes/select/tma.h"
@@ -12,14 +12,36 @@ typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
 
 typedef struct Specialization {
     SpecializeKind kind;
-    const char *why;    // WS_NONE: the reason, after "the kernel is not warp-specialized: "
-    const Stmt *grid;   // NULL: no grid
-    const Stmt *loop;   // of WS_PINGPONG: the pipelined loop
-    bool too_large;     // a loop for ping-pong, whose tile is too large for one warpgroup
+    const char *why;            // WS_NONE: the reason, after "the kernel is not warp-specialized: "
+    const Stmt *loop;           // of WS_PINGPONG: the pipelined loop
+    bool too_large;             // a loop for ping-pong, whose tile is too large for one warpgroup
+    bool transposes, gathers;   // threads transpose or load some tile
+    int consumers, producers;   // warpgroups
+    int sharers;                // of one tile, of the consumers
+    int64_t slot_bytes;         // of the slots of transposed tiles
+    bool aliases;               // an operand's tile can serve as staging for the epilogue
 } Specialization;
 
+// What `plan` wrote: groups of threads, each `count` times `threads` with so many registers (0: as launched). count 0: no
+// such group. Ping-pong: `each` compute group has tiles of its own.
+typedef enum { GROUP_LOAD, GROUP_LOAD_AHEAD, GROUP_TRANSPOSE, GROUP_COMPUTE, GROUP_COUNT } GroupId;
+typedef struct ThreadGroup {
+    int64_t count, threads, registers;
+} ThreadGroup;
+typedef struct Groups {
+    ThreadGroup of[GROUP_COUNT];
+    bool each;
+} Groups;
+
+Groups kernel_groups(const Func *kernel);
+void drop_groups(Stmt *grid);
+static inline SpecializeKind planned_kind(const Func *kernel) {
+    Groups groups = kernel_groups(kernel);
+    return groups.of[GROUP_COMPUTE].count == 0 ? WS_NONE : groups.each ? WS_PINGPONG : WS_COOPERATIVE;
+}
+
 bool loads_multicast(const Block *block);   // some load has @multicast
-// Computes it anew; passes use the cached kernel_specialization of passes/analyses.h.
+// Of a kernel before `plan`. Groups that the source asks for are kept, or are the reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel);
 static inline bool is_cooperative_by_loop(const Specialization *how) {
     return how->kind == WS_COOPERATIVE && !how->too_large;
@@ -32,16 +54,17 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 // nor written after that, since TMA stores are not ordered with accesses of threads.
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out,
                  const char **why);
-// Shared memory in addition to the source's buffers, in bytes: staging of TMA stores, slots of transposed tiles.
-// `shared`: bytes of the source's buffers; when staging does not fit, the epilogue may be staged in one of them.
 int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`
-int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, int64_t shared);
+// Shared memory in addition to the source's buffers, in bytes: staging of TMA stores, slots of transposed tiles.
+int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
+// All of it with `shared` bytes of the source's buffers: where staging does not fit, one of them may serve.
+int64_t specialized_shared(const Target *target, const Specialization *how, int64_t staging, int64_t shared);
 // The tile m by n of one MMA of the loop.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or an upper bound, in names that are the same for all tiles.
 Expr *specialized_steps(Arena *arena, const Func *kernel);
 // Tiles have unequal work, and `persistent` gives each CTA several, long and short ones (lpt_schedule.c).
-bool tiles_balance(Arena *arena, const Target *target, const Func *kernel);
+bool tiles_balance(Arena *arena, const Func *kernel);
 // Drops each `wgmma_wait(n)` of the kernel before which at most n MMAs are pending (async_mma.c). `single_trip`: loops
 // known to have at most one trip.
 void drop_redundant_waits(Arena *arena, Func *kernel, const Map *single_trip);

@@ -437,12 +437,15 @@ static const char *plan_problem(RolePlan *plan) {
 
 // ---- warpgroups and registers ----
 
-// The largest number of warpgroups with equally many strips of 64 rows each.
-int cooperative_warpgroups_for(const Target *target, int64_t rows) {
-    WgmmaInfo any;
-    int64_t strips = wgmma_named("m64n8k16_f32_bf16", &any) ? rows / any.m : 1;
+// What the source says, or the largest number of warpgroups with equally many strips of 64 rows each.
+int cooperative_warpgroups(const Target *target, const Func *kernel) {
+    int64_t asked = kernel_groups(kernel).of[GROUP_COMPUTE].count, rows = 0;
+    if (asked) return (int)asked;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_call(stmt, OP_GEMM)) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
     for (int w = MOST_WARPGROUPS; w > 1; w--)
-        if (strips % w == 0 && (int64_t)(MOST_PRODUCERS + w) * target_warpgroup(target) <= target->max_threads)
+        if (rows / WGMMA_ROWS % w == 0 &&
+            (int64_t)(MOST_PRODUCERS + w) * target_warpgroup(target) <= target->max_threads)
             return w;
     return 1;
 }
@@ -483,7 +486,9 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (problem) return problem;
     slice_producer(plan);
     if (plan->computed) return "the addresses of its loads depend on computed values";
-    int warpgroups = cooperative_warpgroups_for(target, plan->rows);
+    int warpgroups = plan->consumers = cooperative_warpgroups(target, kernel);
+    if (warpgroups > MOST_WARPGROUPS || plan->rows / WGMMA_ROWS % warpgroups)
+        return arena_printf(arena, "the rows of its tile are not a multiple of %d groups'", warpgroups);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups + producers))
         return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
@@ -491,26 +496,27 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     return NULL;
 }
 
-const char *cooperative_problem(Arena *arena, const Target *target, const Func *kernel) {
-    RolePlan plan;
-    return ws_analyze(arena, target, kernel, &plan);
-}
-
-int64_t cooperative_slots(Arena *arena, const Target *target, const Func *kernel) {
-    RolePlan plan;
+static int64_t transposed_slots(const RolePlan *plan, const Func *kernel) {
     int64_t bytes = 0, stages = 1;
-    if (ws_analyze(arena, target, kernel, &plan) || !plan.transposes) return 0;
     FOR_EACH_STMT (stmt, &kernel->body)
         if (loop_stages(stmt) > stages) stages = loop_stages(stmt);
-    VEC_EACH_PTR (RoleTile, tile, &plan.tiles)
-        if (is_transposed_tile(&plan, tile) && tile->buf->stage_dims == 0)
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles)
+        if (is_transposed_tile(plan, tile) && tile->buf->stage_dims == 0)
             bytes += (stages - 1) * buf_slot_bytes(tile->buf);
     return bytes;
 }
 
-int cooperative_warpgroups(const Target *target, const Func *kernel) {
-    int64_t rows = 0;
-    FOR_EACH_STMT (stmt, &kernel->body)
-        if (is_call(stmt, OP_GEMM)) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
-    return cooperative_warpgroups_for(target, rows);
+void cooperative_specialization(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
+    RolePlan plan;
+    const Stmt *store;
+    *how = (Specialization){.why = ws_analyze(arena, target, kernel, &plan)};
+    if (how->why) return;
+    *how = (Specialization){.kind = WS_COOPERATIVE,
+                            .transposes = plan.transposes,
+                            .gathers = plan_gathers(&plan),
+                            .consumers = plan.consumers,
+                            .producers = plan.producers,
+                            .sharers = plan.consumers,
+                            .slot_bytes = plan.transposes ? transposed_slots(&plan, kernel) : 0,
+                            .aliases = cooperative_staged(&plan, &store) != NULL};
 }

@@ -48,13 +48,12 @@ typedef struct RolePlan {
     int64_t rows;               // that divide those of all MMAs
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
-    bool transposes;   // some tile is transposed in shared memory, by a role of its own
-    int producers;     // warpgroups that load or transpose
+    bool transposes;            // some tile is transposed in shared memory, by a role of its own
+    int consumers, producers;   // warpgroups that compute; that load or transpose
 } RolePlan;
 
 // Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan);
-int cooperative_warpgroups_for(const Target *target, int64_t rows);   // number of consumers
 // The ring whose tile can serve as staging, and the store; NULL: none.
 TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store);
 enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters

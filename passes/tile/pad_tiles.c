@@ -17,7 +17,6 @@
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
-#include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
 
 enum { MOST_SLOTS = 16 };   // of a ring, whose barriers want room, too
@@ -113,9 +112,9 @@ static int64_t tiles_bytes(const TilePadding *w, const Block *block, int64_t sta
     return bytes;
 }
 
-static bool has_room(const TilePadding *w, const Func *kernel) {
+static bool has_room(const TilePadding *w, const Func *kernel, const Specialization *how, int64_t staging) {
     int64_t bytes = tiles_bytes(w, &kernel->body, 1) + pingpong_barriers(MOST_SLOTS);
-    return bytes + specialized_staging(w->arena, w->target, kernel, bytes) <= w->target->shared_block;
+    return specialized_shared(w->target, how, staging, bytes) <= w->target->shared_block;
 }
 
 // ---- how ----
@@ -162,10 +161,13 @@ bool tiles_lack_columns(const Target *target, const Func *kernel) {
 
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
     TilePadding w = {.arena = arena, .target = target, .stays = map_new(arena), .subst = subst_new(arena)};
+    if (!tiles_lack_columns(target, kernel)) return false;
+    Specialization how = specialization_of(arena, target, kernel);
+    int64_t staging = specialized_staging(arena, target, kernel, &how);
     for (w.span = 0; w.span < TMA_SPANS; w.span++) {
         w.wider = map_new(arena);
         find_narrow(&w, kernel);
-        if (w.span == TMA_SPANS - 1 || has_room(&w, kernel)) break;
+        if (w.span == TMA_SPANS - 1 || has_room(&w, kernel, &how, staging)) break;
     }
     if (map_count(w.wider) == 0) return false;
     find_other(&w, kernel);

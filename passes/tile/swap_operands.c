@@ -18,7 +18,6 @@
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
-#include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
 
 typedef struct OperandSwap {
@@ -125,19 +124,20 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
-Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel) {
+Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
     bool swap = has_few_rows(kernel);
     if (!swap && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
     if (swap && !swap_kernel(arena, shaped)) return NULL;
     if (!pad_tiles(arena, target, shaped) && !swap) return NULL;
-    SpecializeKind kind = specialization_of(arena, target, shaped).kind;
-    return kind == WS_PINGPONG || (!swap && kind == WS_COOPERATIVE) ? shaped : NULL;
+    *how = specialization_of(arena, target, shaped);
+    return how->kind == WS_PINGPONG || (!swap && how->kind == WS_COOPERATIVE) ? shaped : NULL;
 }
 
 bool pass_swap_operands(PassContext *context, Func *kernel) {
-    const Func *shaped = operands_swapped(context->arena, context->target, kernel);
+    Specialization how;
+    const Func *shaped = operands_swapped(context->arena, context->target, kernel, &how);
     if (shaped) *kernel = *shaped;
     return shaped != NULL;
 }

@@ -13,12 +13,12 @@
 //
 // This header: what the tile search (passes/cost/) asks of the passes.
 #pragma once
-#include "ir/ir.h"
-#include "target/target.h"
+#include "passes/specialize/warp_specialize.h"
 
 // ---- swap_operands.c, pad_tiles.c ----
-// A copy of the tile-stage kernel with its operands swapped or its tiles padded; NULL: it stays as it is.
-Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel);
+// A copy of the tile-stage kernel with its operands swapped or its tiles padded, and how it is then specialized; NULL: it
+// stays as it is.
+Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how);
 // In place: adds columns to right operands that are contiguous along n and whose rows are no whole swizzle spans.
 // False: no tile can be padded. The caller decides whether the kernel is better for it.
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel);

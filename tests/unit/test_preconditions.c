@@ -135,9 +135,8 @@ static void analyses_are_computed_when_needed(void **state) {
     assert_int_equal(scopes->count, 1);
     assert_int_equal(scopes->items[0].threads, 128);
     assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SCOPES);
-    assert_int_equal(kernel_specialization(&context, kernel)->kind, WS_NONE);
-    keep_analyses(context.analyses, 1 << ANALYSIS_SPECIALIZATION);
-    assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SPECIALIZATION);
+    keep_analyses(context.analyses, 1 << ANALYSIS_SCOPES);
+    assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SCOPES);
     keep_analyses(context.analyses, 0);
     assert_int_equal(context.analyses->valid, 0);
 }
@@ -147,17 +146,14 @@ static void stale_analyses_are_found(void **state) {
     Func *kernel = grid_kernel(*state, &grid);
     PassContext context = context_of(*state, kernel);
     kernel_scopes(&context, kernel);
-    kernel_specialization(&context, kernel);
     assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
     grid->grid.threads = e_int(*state, 256);
     assert_int_equal(stale_analysis(&context), ANALYSIS_SCOPES);
-    kernel->body = (Block){0};
-    assert_int_equal(stale_analysis(&context), ANALYSIS_SPECIALIZATION);
     context.sink = diag_sink_new(*state);
     report_stale_analysis(&context, "select");
     assert_int_equal(diag_view(context.sink, 0).code, T_STALE_ANALYSIS);
     assert_non_null(strstr(diag_view(context.sink, 0).message, "pass 'select' keeps"));
-    assert_non_null(strstr(diag_view(context.sink, 0).message, analysis_text(ANALYSIS_SPECIALIZATION)));
+    assert_non_null(strstr(diag_view(context.sink, 0).message, analysis_text(ANALYSIS_SCOPES)));
     keep_analyses(context.analyses, 0);
     assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
 }

@@ -1,0 +1,188 @@
+// plan: decides once for each kernel which groups of threads compute it, and writes that on the grid.
+//
+//     @group(load, 1, 128, 40) @group(compute, 2, 128, 232) @each
+//     grid (bm in ceildiv(M, 128), bn in ceildiv(N, 128)) threads 256 { ... }
+//
+// Later passes obey: tile-scheduler, select, multi-buffer and warp-specialize read the groups (warp_specialize.h) and ask
+// nothing. A kernel without groups is not warp-specialized; if it has products in a pipelined loop, its grid says why:
+// `@no_specialize("..")`.
+//
+// The pass comes behind swap-operands and split-k, which change the tiles and what the CTAs of a cluster share. What comes
+// behind it changes nothing that the decision depends on: the tiles, the statements that fill and use them, the fragments,
+// and which values the trip counts depend on.
+//
+// What a source says is kept, and the rest follows from it: the number and registers of compute groups, with `@each` or
+// without, and the registers of the others. Groups that cannot be are an error. A target without wgmma, and the variant
+// for other shapes, have none.
+#include "ir/build.h"
+#include "passes/specialize/ws_analysis.h"
+#include "support/numbers.h"
+#include <string.h>
+
+static const char *const names[] = {
+    [GROUP_LOAD] = "load",
+    [GROUP_LOAD_AHEAD] = "load_ahead",
+    [GROUP_TRANSPOSE] = "transpose",
+    [GROUP_COMPUTE] = "compute",
+};
+_Static_assert(COUNT_OF(names) == GROUP_COUNT, "a group without its name");
+
+// ---- the attributes ----
+
+static GroupId group_named(const char *name) {
+    int id = 0;
+    while (id < GROUP_COUNT && strcmp(names[id], name) != 0) id++;
+    return (GroupId)id;
+}
+
+Groups kernel_groups(const Func *kernel) {
+    const Stmt *grid = func_grid(kernel);
+    Groups groups = {.each = grid && attr_get(grid->attrs, ATTR_EACH)};
+    for (const Attr *attr = grid ? grid->attrs : NULL; attr; attr = attr->next) {
+        GroupId id = attr->id == ATTR_GROUP ? group_named(attr->args[0].text) : GROUP_COUNT;
+        if (id == GROUP_COUNT) continue;
+        groups.of[id] = (ThreadGroup){attr->args[1].integer, attr->args[2].integer, attr->args[3].integer};
+    }
+    return groups;
+}
+
+void drop_groups(Stmt *grid) {
+    while (attr_get(grid->attrs, ATTR_GROUP)) attr_remove(&grid->attrs, ATTR_GROUP);
+    attr_remove(&grid->attrs, ATTR_EACH);
+}
+
+static bool same_group(const ThreadGroup *a, const ThreadGroup *b) {
+    return a->count == b->count && a->threads == b->threads && a->registers == b->registers;
+}
+
+// False: the grid has them.
+static bool write_groups(Arena *arena, Stmt *grid, const Groups *asked, const Groups *groups) {
+    bool same = asked->each == groups->each;
+    for (int id = 0; id < GROUP_COUNT; id++) same &= same_group(&asked->of[id], &groups->of[id]);
+    if (same) return false;
+    drop_groups(grid);
+    for (int id = 0; id < GROUP_COUNT; id++) {
+        const ThreadGroup *group = &groups->of[id];
+        if (group->count == 0) continue;
+        Attr *attr = attr_add(arena, &grid->attrs, ATTR_GROUP, 4);
+        attr->args[0].text = names[id];
+        attr->args[1].integer = group->count;
+        attr->args[2].integer = group->threads;
+        attr->args[3].integer = group->registers;
+    }
+    if (groups->each) attr_set_ints(arena, &grid->attrs, ATTR_EACH, 0, NULL);
+    return true;
+}
+
+// ---- the decision ----
+
+static int64_t loaded_bytes(const Func *kernel, const Stmt *loop, bool ahead) {
+    int64_t bytes = 0;
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (is_call(stmt, OP_COPY) && tensor_is_independent(kernel, copy_of(stmt).src->buf) == ahead)
+            bytes += region_bytes(copy_of(stmt).dst);
+    return bytes;
+}
+
+// Where some loads need not wait for the kernel launched before (`@pdl`), a warp of its own issues them.
+static bool loads_ahead(const Target *target, const Func *kernel, const Stmt *loop) {
+    if (!loop || !attr_get(func_grid(kernel)->attrs, ATTR_PDL) || !target_has(target, FEATURE_PDL)) return false;
+    return loaded_bytes(kernel, loop, true) > 0 && loaded_bytes(kernel, loop, false) > 0;
+}
+
+// Two warpgroups start with all that a thread may have. Else the loading threads give up what the others need.
+static void set_registers(const Target *target, const Func *kernel, const Specialization *how, const Groups *asked,
+                          int64_t *loading, int64_t *computing) {
+    const ThreadGroup *load = &asked->of[GROUP_LOAD], *compute = &asked->of[GROUP_COMPUTE];
+    int64_t most = how->gathers ? GATHERER_REGISTERS : LOADER_REGISTERS;
+    int64_t needed = fragment_registers(target, kernel, how->sharers) + (how->loop ? PINGPONG_ROOM : COOPERATIVE_ROOM);
+    if (compute->registers) needed = compute->registers;
+    bool stays = (how->loop && how->consumers == 1) || (compute->count && !compute->registers);
+    *loading = stays ? 0 : producer_registers(target, how->consumers, how->producers, most, needed);
+    if (load->count) *loading = load->registers;
+    *computing = *loading ? consumer_registers(target, how->consumers, how->producers, *loading) : 0;
+    if (compute->count) *computing = compute->registers;
+}
+
+// One warp is enough to load. Where the transposer has no warpgroup of its own, it takes the other warps. The warps of a
+// warpgroup have equally many registers (PTX ISA, "setmaxnreg").
+static Groups groups_of(const Target *target, const Func *kernel, const Specialization *how, const Groups *asked) {
+    int64_t all = target_warpgroup(target), warp = target->warp_lanes, loading, computing;
+    bool shared = how->transposes && how->producers == 1, ahead = loads_ahead(target, kernel, how->loop);
+    set_registers(target, kernel, how, asked, &loading, &computing);
+    Groups groups = {.each = how->kind == WS_PINGPONG};
+    groups.of[GROUP_LOAD] = (ThreadGroup){1, shared ? warp : ahead ? all - warp : all, loading};
+    if (ahead) groups.of[GROUP_LOAD_AHEAD] = (ThreadGroup){1, warp, loading};
+    if (how->transposes) groups.of[GROUP_TRANSPOSE] = (ThreadGroup){1, shared ? all - warp : all, loading};
+    groups.of[GROUP_COMPUTE] = (ThreadGroup){how->consumers, all, computing};
+    return groups;
+}
+
+// ---- what a source says ----
+
+static const char *registers_problem(Arena *arena, const Target *target, const Func *kernel, const Specialization *how,
+                                     const Groups *groups) {
+    int64_t loading = groups->of[GROUP_LOAD].registers, computing = groups->of[GROUP_COMPUTE].registers;
+    int64_t warpgroups = how->producers + how->consumers, all = warpgroups * initial_registers(target, (int)warpgroups);
+    int64_t least = target->registers_least, needed = fragment_registers(target, kernel, how->sharers);
+    bool units = loading % target->register_unit == 0 && computing % target->register_unit == 0;
+    bool enough = loading >= least && computing >= larger(least, needed) && computing <= target->registers_thread;
+    if (loading == 0 && computing == 0) return NULL;
+    if (units && enough && how->producers * loading + how->consumers * computing <= all) return NULL;
+    return arena_printf(
+        arena,
+        "registers are 0 for all groups, or multiples of %d: %lld at least, for `compute` %lld to %d, and "
+        "%lld for a thread of each warpgroup together",
+        target->register_unit, (long long)least, (long long)larger(least, needed), target->registers_thread,
+        (long long)all);
+}
+
+static const char *groups_problem(Arena *arena, const Stmt *grid, const Groups *asked, const Groups *groups) {
+    for (const Attr *attr = grid->attrs; attr; attr = attr->next) {
+        if (attr->id != ATTR_GROUP) continue;
+        const char *name = attr->args[0].text;
+        GroupId id = group_named(name);
+        if (id == GROUP_COUNT || groups->of[id].count == 0)
+            return arena_printf(arena, "nothing is for '%s' to do", name);
+        const ThreadGroup *group = &groups->of[id];
+        if (!same_group(group, &asked->of[id]))
+            return arena_printf(arena, "it would be @group(%s, %lld, %lld, %lld)", name, (long long)group->count,
+                                (long long)group->threads, (long long)group->registers);
+    }
+    return NULL;
+}
+
+// ---- the pass ----
+
+static bool is_product_loop(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
+}
+
+static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, const char *why) {
+    bool able = target_has(context->target, FEATURE_WGMMA) && target_has(context->target, FEATURE_TMA);
+    bool asked = attr_get(grid->attrs, ATTR_GROUP) || attr_get(grid->attrs, ATTR_EACH);
+    if (asked && able) return diag(context->sink, grid->loc, T_GROUPS, why), false;
+    drop_groups(grid);
+    if (!able || !block_any(&kernel->body, is_product_loop, NULL)) return asked;
+    REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
+    if (attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return false;
+    attr_set_text(context->arena, &grid->attrs, ATTR_NO_SPECIALIZE, why);
+    return true;
+}
+
+bool pass_plan(PassContext *context, Func *kernel) {
+    Arena *a = context->arena;
+    const Target *target = context->target;
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (!grid || attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
+    Specialization how = specialization_of(a, target, kernel);
+    if (how.kind == WS_NONE) return leave_whole(context, kernel, grid, how.why);
+    Groups asked = kernel_groups(kernel), groups = groups_of(target, kernel, &how, &asked);
+    const char *why = groups_problem(a, grid, &asked, &groups);
+    if (!why) why = registers_problem(a, target, kernel, &how, &groups);
+    if (why) return diag(context->sink, grid->loc, T_GROUPS, why), false;
+    bool deals = grid->grid.persistent && how.too_large;
+    if (deals) grid->grid.persistent = false;   // the tiles of a plain loop are not dealt by their length
+    return write_groups(a, grid, &asked, &groups) || deals;
+}
