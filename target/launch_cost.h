@@ -12,6 +12,14 @@
 //
 // With split-K several CTAs share the steps of a tile: those of a cluster (`split`), or as many as leave each
 // `slice_steps`, in two launches with a workspace between them. Then the loads of all tiles are a limit, too.
+//
+// A device that multiplies everywhere is limited by power: it lowers its clock until a step takes as long as `power`
+// clocks of the highest, however few it has. So do 64 and 104 columns in proportion, and whole waves decide:
+//
+//     waves * steps * power * share - rest     at least, if the tiles of a wave draw that share of the power
+//
+// A launch has times in which nothing is multiplied (`rest`), so short ones are not limited. A last wave that is not
+// full is not faster (H200: 5.3 waves of 4096 cubed take as long as six).
 #pragma once
 #include <stdint.h>
 
@@ -36,7 +44,9 @@ enum { COST_FEW_READERS = 2 };   // CTAs that read a tile; with more, most of it
     TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
     TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
     TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
-    TERM(launch, "the same: clocks of the second launch")
+    TERM(launch, "the same: clocks of the second launch")                                                              \
+    TERM(power, "clocks of a step by what power the device has, if all multiprocessors work")                          \
+    TERM(rest, "clocks of a launch in which nothing is multiplied")
 
 #define COST_FIELD(name, meaning) int64_t name;
 typedef struct LaunchCost {
@@ -84,6 +94,14 @@ static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
     return clusters > 1 ? (double)clusters : 1;
 }
 
+// Clocks of a step of so many CTAs by what power the device has. Few multiprocessors may have a higher clock, but at a
+// higher voltage: power grows with the cube of the clock, and the clock with the cube root of their share. This line is
+// near to that from a tenth of them on.
+static inline double cost_power(const LaunchCost *c, double ctas, int64_t multiprocessors) {
+    double share = ctas < (double)multiprocessors ? ctas / (double)multiprocessors : 1;
+    return (double)c->power * (1 + share) / 2;
+}
+
 static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST_EXTENTS], int64_t multiprocessors) {
     const double unit = 1.0 / (1 << 20);
     int64_t row_tiles = cost_count(extents[COST_ROWS], c->tile_rows),
@@ -96,12 +114,14 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     double tiles = (double)row_tiles * (double)column_tiles * copies;
     double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
     double step = few && c->stream > c->step ? (double)c->stream : (double)c->step;
-    double loop = cost_ceil((double)steps / splits) * step, point = loop + (double)c->tail;
-    double waves = cost_ceil(tiles * (by_workspace ? splits : 1) / places), moved = 0, clocks;
+    double each = cost_ceil((double)steps / splits), loop = each * step, point = loop + (double)c->tail;
+    double waves = cost_ceil(tiles * (by_workspace ? splits : 1) / places), moved = 0, powered, clocks;
     if (c->balanced) return cost_larger(tiles * point / places + point * (double)c->uneven / 1024, point);
     if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * unit;
     if (by_workspace) moved = (rows + columns) * (double)steps * (double)c->read * unit;
-    clocks = cost_larger(waves * loop, moved) + (c->hidden ? 1 : waves) * (double)c->tail + (double)c->launch;
+    powered = waves * each * cost_power(c, tiles * splits, multiprocessors) - (double)c->rest;
+    clocks = cost_larger(cost_larger(waves * loop, powered), moved);
+    clocks += (c->hidden ? 1 : waves) * (double)c->tail + (double)c->launch;
     if (few || by_workspace) {
         double beyond = (rows - (double)extents[COST_ROWS]) * (double)column_tiles +
                         (columns - (double)extents[COST_COLUMNS]) * (double)row_tiles;

@@ -39,6 +39,10 @@ typedef struct WgmmaCosts {
     // one wgmma instruction
     int64_t k_bytes, columns, column_clocks;   // it covers k_bytes of k, and takes column_clocks per `columns` columns
     int64_t instruction_clocks;                // minimum per instruction, if instructions run one after the other
+    // a device that multiplies everywhere
+    int64_t power_clocks;   // column_clocks at clock_mhz, as power allows
+    int64_t power_bytes;    // that a multiprocessor loads: what their power delays the multiplications (300 to none)
+    int64_t load_bytes;     // that a multiprocessor loads from the L2 cache while all do
     // one k step, one tile
     int64_t shared_bytes;       // bandwidth of shared memory, shared by TMA and wgmma
     int64_t step_clocks;        // waits and arrivals of a step
@@ -102,7 +106,7 @@ typedef struct Target {
     int register_unit, registers_least;   // setmaxnreg takes multiples of the unit, from the least on
     int partitions;                       // of a multiprocessor; each has its own warps and its share of the registers
     int multiprocessors;                  // of the most common device, for cost models
-    int64_t clock_mhz;                    // of its multiprocessors while tensor cores work; 0: not measured
+    int64_t clock_mhz;                    // of its multiprocessors where power does not limit it; 0: not measured
     int64_t stream_bytes;                 // of device memory, a clock of that, all multiprocessors
     int64_t launch_ns;                    // that a kernel takes in addition to its clocks
     WgmmaCosts wgmma;                     // of targets with FEATURE_WGMMA

@@ -21,6 +21,7 @@ typedef struct PingpongCost {
     int64_t loaded;   // bytes per step
     int64_t moving;   // clocks of shared memory traffic per step, alone
     int64_t tail;     // clocks after the main loop of a tile
+    int64_t power;    // clocks per step by what power the device has, if all multiprocessors work
     bool hidden;      // the tail overlaps the MMAs of another consumer, except for the last tile
 } PingpongCost;
 

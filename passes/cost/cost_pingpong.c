@@ -17,6 +17,13 @@
 // times: the L2 cache delivers `cluster_bytes` per clock to all of them. (Other CTAs' requests for the same bytes are
 // merged.)
 //
+// A device that multiplies everywhere is limited by power, and lowers its clock: a strip then takes `power_clocks` of
+// the highest clock per `columns` columns, the step a little more for what it loads (`power_bytes`), and no fewer than
+// its loads at `load_bytes` per clock (target/launch_cost.h). So a narrow tile has no disadvantage but for its loads.
+// (H200: 128 rows of bf16 take 3.05 to 3.2 ns per column and 64 of k, in ping-pong kernels of one product of 128 to 208
+// columns and of two of 64 to 104 each; e4m3, of equally many bytes, 3 to 6 % more; f16 and tf32 are taken for equal, not
+// measured. `load_bytes` is what keeps the order of tiles of one product at the seven sizes below.)
+//
 // So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 is limited by shared memory. After the loop a tile
 // writes its results: `tail_clocks` per column of a strip, more without TMA stores. (H200, examples/gemm.tile at seven
 // sizes, 7 to 18 tiles each: the model's first choice was the fastest at each size. For 1 to 512 rows, 130 GEMMs and 69
@@ -30,6 +37,7 @@ typedef struct Sum {
     const WgmmaCosts *costs;
     int64_t bytes;         // of shared memory, per step
     int64_t multiplying;   // clocks
+    int64_t power;         // the same, by power
     int64_t instructions;
     int64_t k, k_bytes;   // per step
     int64_t loaded;       // bytes, per step
@@ -66,6 +74,7 @@ static void add_gemm(Sum *sum, GemmOp gemm) {
     sum->bytes += strips * region_bytes(gemm.b);
     sum->instructions += instructions;
     sum->multiplying += instructions * n * sum->costs->column_clocks / sum->costs->columns;
+    sum->power += instructions * n * sum->costs->power_clocks / sum->costs->columns;
     sum->columns += strips * n;
 }
 
@@ -99,14 +108,16 @@ PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgro
     int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
     int64_t ring = sum.costs->memory_clocks / (sum.slots > 1 ? sum.slots - 1 : 1);
     int64_t step = larger(larger(multiplying, moving), chain);
-    return (PingpongCost){.step = step,
-                          .stream = larger(step, ring),
-                          .k = sum.k,
-                          .bytes = sum.k_bytes,
-                          .loaded = sum.loaded,
-                          .moving = moving,
-                          .tail = sum.columns / warpgroups * column,
-                          .hidden = sum.rows > WGMMA_ROWS};
+    return (PingpongCost){
+        .step = step,
+        .stream = larger(step, ring),
+        .k = sum.k,
+        .bytes = sum.k_bytes,
+        .loaded = sum.loaded,
+        .moving = moving,
+        .power = larger(sum.power + sum.loaded / sum.costs->power_bytes, sum.loaded / sum.costs->load_bytes),
+        .tail = sum.columns / warpgroups * column,
+        .hidden = sum.rows > WGMMA_ROWS};
 }
 
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks) {

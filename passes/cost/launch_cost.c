@@ -16,7 +16,9 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .stream = larger(cost->step, cost->stream),
                         .tail = cost->tail,
                         .hidden = tile->split == 1 && cost->hidden,
-                        .padding = rate(cost->bytes, machine->zero_bytes)};
+                        .padding = rate(cost->bytes, machine->zero_bytes),
+                        .power = cost->power,
+                        .rest = target->launch_ns * target->clock_mhz / 1000};
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
         terms.stray = machine->stray_clusters;
