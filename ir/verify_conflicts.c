@@ -431,8 +431,16 @@ static void report(Verifier *v, const Touch *store, const Touch *other) {
     if (other->loc.line != store->loc.line) diag_label(d, other->loc, other->writes ? "the other store" : "the read");
 }
 
-static void check_stored(Search *s, const Touch *store) {
-    VEC_EACH (const Touch, other, &s->touches) {
+// The outermost parallel loop around an access; NULL: none.
+static const Level *loop_of(const Touch *touch) {
+    const Level *loop = NULL;
+    for (const Level *level = touch->level; level; level = level->outer) loop = level->parallel ? level : loop;
+    return loop;
+}
+
+// Among the touches from `first` on, those of its loop.
+static void check_stored(Search *s, const Touch *store, const Touch *first, const Touch *end) {
+    for (const Touch *other = first; other < end; other++) {
         bool seen = other->writes && other < store;   // as a store of its own
         Pair pair = {.search = s, .touches = {store, other}};
         if (seen || other->extents || !conflict(&pair)) continue;
@@ -463,8 +471,11 @@ void check_conflicts(Verifier *v, const Func *kernel) {
     Search s = {.v = v, .lets = map_new(v->arena), .levels = map_new(v->arena), .shared = map_new(v->arena)};
     find_aliases(&s, kernel);
     walk(&s, &kernel->body);
-    VEC_EACH (const Touch, touch, &s.touches) {
-        if (touch->writes && !touch->extents) check_stored(&s, touch);
+    const Touch *all = s.touches.items, *end;
+    for (const Touch *first = all; first < all + s.touches.count; first = end) {   // a loop's are next to each other
+        for (end = first + 1; end < all + s.touches.count && loop_of(end) == loop_of(first);) end++;
+        for (const Touch *touch = first; touch < end && loop_of(first); touch++)
+            if (touch->writes && !touch->extents) check_stored(&s, touch, first, end);
     }
     VEC_EACH (const Touch, touch, &s.touches) {
         if (touch->reads_alias && !v->broken) check_read(&s, touch);

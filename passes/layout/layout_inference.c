@@ -41,11 +41,13 @@ static bool set_layout(Inference *inference, Buf *buf, const Layout *layout) {
 // ---- strict: layouts of instructions, and the split over warps ----
 
 static int find_group(Inference *inference, int i) {
-    while (inference->items.items[i]->group != i) i = inference->items.items[i]->group;
+    Item **items = inference->items.items;
+    while (items[i]->group != i) i = items[i]->group = items[items[i]->group]->group;
     return i;
 }
 
-// Items that use a common fragment form a group: all split their rows over warps in the same way.
+// Items that use a common fragment form a group: all split their rows over warps in the same way. What is decided for
+// one concerns its group alone.
 static void join_groups(Inference *inference) {
     Map *first = map_new(inference->arena);
     VEC_EACH_PTR (Item, item, &inference->items) {
@@ -55,6 +57,12 @@ static void join_groups(Inference *inference) {
             else
                 inference->items.items[find_group(inference, item->group)]->group = find_group(inference, other->group);
         }
+    }
+    ItemVec *groups = NEW_ARRAY(inference->arena, ItemVec, inference->items.count + 1);
+    VEC_EACH_PTR (Item, item, &inference->items) {
+        ItemVec *group = &groups[find_group(inference, item->group)];
+        vec_push(inference->arena, group, item);
+        item->together = group;
     }
 }
 
@@ -68,10 +76,9 @@ static bool has_register_operand(const Item *item) {
 }
 
 // A warp should own whole rows if a row is reduced, or if rows are an operand of a further gemm from registers.
-static bool group_wants_rows(Inference *inference, int root) {
-    VEC_EACH_PTR (Item, item, &inference->items)
-        if (find_group(inference, item->group) == root && (reduces_rows(item) || has_register_operand(item)))
-            return true;
+static bool group_wants_rows(const ItemVec *group) {
+    VEC_EACH_PTR (Item, item, group)
+        if (reduces_rows(item) || has_register_operand(item)) return true;
     return false;
 }
 
@@ -147,8 +154,7 @@ static void infer_gemm(Inference *inference, Item *item, bool rows) {
 static void infer_strict(Inference *inference) {
     join_groups(inference);
     VEC_EACH_PTR (Item, item, &inference->items)
-        if (item->kind == ITEM_GEMM)
-            infer_gemm(inference, item, group_wants_rows(inference, find_group(inference, item->group)));
+        if (item->kind == ITEM_GEMM) infer_gemm(inference, item, group_wants_rows(item->together));
 }
 
 // ---- common: propagation ----
@@ -289,21 +295,20 @@ static bool propagate_item(Inference *inference, Item *item) {
     return changed;
 }
 
-static void propagate(Inference *inference) {
+static void propagate(Inference *inference, const ItemVec *items) {
     for (bool changed = true; changed;) {
         changed = false;
-        VEC_EACH_PTR (Item, item, &inference->items) changed |= propagate_item(inference, item);
+        VEC_EACH_PTR (Item, item, items) changed |= propagate_item(inference, item);
     }
 }
 
 // ---- free: blocked layouts ----
 
 // Some reduction or scan of the loop's group runs along the loop's fast dim.
-static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kind) {
-    int root = find_group(inference, item->group);
-    VEC_EACH_PTR (Item, other, &inference->items)
-        if (other->kind == kind && find_group(inference, other->group) == root &&
-            call_region(other->stmt, 0)->buf->rank == item->loop.rank && reduce_op_axis(other->stmt) == item->fast)
+static bool runs_along_fast(const Item *item, ItemKind kind) {
+    VEC_EACH_PTR (Item, other, item->together)
+        if (other->kind == kind && call_region(other->stmt, 0)->buf->rank == item->loop.rank &&
+            reduce_op_axis(other->stmt) == item->fast)
             return true;
     return false;
 }
@@ -311,7 +316,7 @@ static bool runs_along_fast(Inference *inference, const Item *item, ItemKind kin
 // Rows that are reduced or scanned get equal numbers of threads, in whole warps or in slices of a warp that read half a
 // line: the partial results of a row need few shuffles, and shared memory only if the CTA has fewer rows than warps.
 static int64_t fast_threads(Inference *inference, const Item *item) {
-    bool shares = runs_along_fast(inference, item, ITEM_REDUCE) || runs_along_fast(inference, item, ITEM_SCAN);
+    bool shares = runs_along_fast(item, ITEM_REDUCE) || runs_along_fast(item, ITEM_SCAN);
     if (item->fast_threads > 0 || !shares) return item->fast_threads;
     int64_t rows = 1, lanes = inference->context->target->warp_lanes;
     for (int d = 0; d < item->loop.rank; d++) rows *= d == item->fast ? 1 : item->loop.extents[d];
@@ -352,7 +357,7 @@ static const Layout *blocked_map(Inference *inference, const Item *item) {
     if (has_digits(item)) return exact_map(inference, item);
     const Layout *blocked = tv_blocked(inference->arena, item->loop.rank, item->loop.extents, inference->threads,
                                        item->fast, item->vector, fast_threads(inference, item));
-    if (!runs_along_fast(inference, item, ITEM_SCAN)) return blocked;
+    if (!runs_along_fast(item, ITEM_SCAN)) return blocked;
     return tv_in_stretches(inference->arena, blocked, item->fast, inference->context->target->warp_lanes);
 }
 
@@ -368,10 +373,10 @@ static int64_t space_size(const Item *item) {
     return size;
 }
 
-// The loop without a map that moves most elements of unknown fragments, memory accesses first.
-static Item *choose_root(Inference *inference) {
+// The loop of a group without a map that moves most elements of unknown fragments, memory accesses first.
+static Item *choose_root(const ItemVec *group) {
     Item *best = NULL;
-    VEC_EACH_PTR (Item, item, &inference->items) {
+    VEC_EACH_PTR (Item, item, group) {
         if (item->kind != ITEM_LOOP || item->map || !has_unknown_fragment(item)) continue;
         if (!best || (item->has_memory != best->has_memory ? item->has_memory : space_size(item) > space_size(best)))
             best = item;
@@ -379,24 +384,35 @@ static Item *choose_root(Inference *inference) {
     return best;
 }
 
-static bool give_some_fragment_a_layout(Inference *inference) {
-    VEC_EACH_PTR (Buf, buf, &inference->fragments) {
-        int64_t shape[LAYOUT_MAX_RANK];
-        if (buf->layout) continue;
-        for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
-        return set_layout(inference, buf,
-                          tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
+static void give_some_layout(Inference *inference, Buf *buf) {
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int d = 0; d < buf->rank; d++) shape[d] = buf_extent(buf, d);
+    set_layout(inference, buf, tv_blocked(inference->arena, buf->rank, shape, inference->threads, buf->rank - 1, 1, 0));
+}
+
+static Buf *unknown_fragment(const ItemVec *group) {
+    VEC_EACH_PTR (Item, item, group)
+        VEC_EACH (const FragmentUse, use, &item->uses)
+            if (!use->buf->layout) return use->buf;
+    return NULL;
+}
+
+static void infer_group(Inference *inference, const ItemVec *group) {
+    for (;;) {
+        Item *root = choose_root(group);
+        Buf *unknown = root ? NULL : unknown_fragment(group);
+        if (root) root->map = blocked_map(inference, root);
+        else if (unknown) give_some_layout(inference, unknown);
+        else break;
+        propagate(inference, group);
     }
-    return false;
 }
 
 static void infer_free(Inference *inference) {
-    for (;;) {
-        Item *root = choose_root(inference);
-        if (root) root->map = blocked_map(inference, root);
-        else if (!give_some_fragment_a_layout(inference)) break;
-        propagate(inference);
-    }
+    VEC_EACH_PTR (Item, item, &inference->items)
+        if (item->together->items[0] == item) infer_group(inference, item->together);
+    VEC_EACH_PTR (Buf, buf, &inference->fragments)
+        if (!buf->layout) give_some_layout(inference, buf);   // a right operand alone
     VEC_EACH_PTR (Item, item, &inference->items)
         if (item->kind == ITEM_LOOP && !item->map) item->map = blocked_map(inference, item);
 }
@@ -562,13 +578,14 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
     inference.body = scope->body;
     inference.item_of = map_new(context->arena);
     inference.trips = map_new(context->arena);
+    inference.is_fragment = map_new(context->arena);
     rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = chunk_dynamic_loop, .user = &inference}, scope->body);
     scope_walk(context->arena, kernel, scope, collect_item, &inference);
     check_threads(&inference);
     if (inference.failed) return inference.changed;
     infer_strict(&inference);
     fix_layouts(&inference);
-    propagate(&inference);
+    propagate(&inference, &inference.items);
     infer_free(&inference);
     drop_replicas(&inference);
     check_digits(&inference);

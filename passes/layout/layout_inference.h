@@ -47,7 +47,10 @@ struct Rerun {
     const Rerun *next;
 };
 
-typedef struct Item {
+typedef struct Item Item;
+typedef VEC(Item *) ItemVec;
+
+struct Item {
     ItemKind kind;
     Stmt *stmt;
     const Layout *map;    // NULL: unknown. The map of a reduction is its source's layout, of a gemm its accumulator's
@@ -70,8 +73,9 @@ typedef struct Item {
     bool is_wgmma;
     WgmmaInfo wgmma;
     int64_t m, n, k, warps_m, warps_n;
-    int group;   // gemms and reductions that share fragments (union-find parent)
-} Item;
+    int group;                 // of items that share fragments (union-find parent)
+    const ItemVec *together;   // the items of its group, in order
+};
 
 typedef struct KnownCost {   // of a conversion
     const Layout *from, *to;
@@ -95,11 +99,12 @@ typedef struct Inference {
     const Func *kernel;
     const Stmt *role;   // NULL: outside of roles
     int64_t threads;
-    VEC(Item *) items;
+    ItemVec items;
     Map *item_of;   // by statement
     Map *trips;     // of serial loops, as integers
     FragmentVec fragments;
-    Block *body;   // of the scope
+    Map *is_fragment;   // of these
+    Block *body;        // of the scope
     VEC(KnownCost) costs;
     VEC(Alternative) alternatives;
     Map *fixed;   // fragments whose layout is given, or an instruction's

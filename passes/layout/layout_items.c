@@ -13,8 +13,8 @@
 #include <string.h>
 
 static void add_fragment(Inference *inference, Buf *buf) {
-    VEC_EACH_PTR (Buf, known, &inference->fragments)
-        if (known == buf) return;
+    if (map_has(inference->is_fragment, buf)) return;
+    map_put(inference->is_fragment, buf, buf);
     vec_push(inference->arena, &inference->fragments, buf);
 }
 

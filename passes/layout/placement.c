@@ -53,6 +53,7 @@ typedef struct Version {
     int fragment;
     const Layout *layout;
     Buf *buf;   // NULL: not made yet
+    int next;   // of the same fragment, by number; 0: none
 } Version;
 
 // Which versions hold which values at a place of the program.
@@ -268,13 +269,20 @@ static const Layout *common_layout(const Placement *p, const Place *place, int f
 
 // ---- versions ----
 
+// From the fragment itself on.
+#define EACH_VERSION(i, p, fragment)                                                                                   \
+    for (int i = (fragment), i##_more = 1; i##_more; i##_more = i = (p)->versions.items[i].next)
+
 static int version_of(Placement *p, int fragment, const Layout *layout) {
-    if (layout_equal(layout, home_of(p, fragment))) return fragment;
-    for (int i = p->fragments.count; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment && layout_equal(p->versions.items[i].layout, layout)) return i;
+    Version *last = NULL;
+    EACH_VERSION(i, p, fragment) {
+        last = &p->versions.items[i];
+        if (layout_equal(last->layout, layout)) return i;
+    }
     EXPECT(arena_failure(p->arena), p->versions.count < p->capacity, "more versions of fragments than uses");
-    vec_push(p->arena, &p->versions, ((Version){fragment, layout, NULL}));
-    return p->versions.count - 1;
+    last->next = p->versions.count;
+    vec_push(p->arena, &p->versions, ((Version){fragment, layout, NULL, 0}));
+    return last->next;
 }
 
 static Block *block_of(Placement *p, Map *map, const Stmt *stmt) {
@@ -311,8 +319,7 @@ static bool holds(const Placement *p, const State *state, int version, int value
 }
 
 static void forget_versions(const Placement *p, State *state, int fragment) {
-    for (int i = 0; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment) state->current[i] = false;
+    EACH_VERSION(i, p, fragment) state->current[i] = false;
 }
 
 static void forget(const Placement *p, State *state, int fragment) {
@@ -522,14 +529,13 @@ static bool leaves(const Block *block) {
 }
 
 static bool any_in_both(const Placement *p, const State *a, const State *b, int fragment) {
-    for (int i = 0; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment && a->current[i] && b->current[i]) return true;
+    EACH_VERSION(i, p, fragment)
+    if (a->current[i] && b->current[i]) return true;
     return false;
 }
 
 static void keep_common(const Placement *p, State *a, State *b, int fragment) {
-    for (int i = 0; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment) a->current[i] = b->current[i] = a->current[i] && b->current[i];
+    EACH_VERSION(i, p, fragment) a->current[i] = b->current[i] = a->current[i] && b->current[i];
 }
 
 static void end_with_home(Placement *p, State *state, int fragment, const Stmt *stmt, Block *branch) {
@@ -547,8 +553,7 @@ static void keep_known(Placement *p, State *a, const State *b, int fragment) {
     bool known = a->value[fragment];
     a->value[fragment] = ++p->last_value;
     if (known) return;
-    for (int i = 0; i < p->versions.count; i++)
-        if (p->versions.items[i].fragment == fragment) a->current[i] = b->current[i];
+    EACH_VERSION(i, p, fragment) a->current[i] = b->current[i];
 }
 
 // What holds of the fragment behind both branches of the `if`, in a.
@@ -694,7 +699,7 @@ static void walk(Placement *p) {
     State state = {NEW_ARRAY(p->arena, int, fragments), NEW_ARRAY(p->arena, bool, p->capacity)};
     p->versions.count = p->dropped.count = p->last_value = 0;
     for (int f = 0; f < fragments; f++) {
-        vec_push(p->arena, &p->versions, ((Version){f, home_of(p, f), fragment_at(p, f)}));
+        vec_push(p->arena, &p->versions, ((Version){f, home_of(p, f), fragment_at(p, f), 0}));
         p->converted[f] = p->costs[f] = false;
     }
     p->trips = 1;

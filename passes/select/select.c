@@ -234,6 +234,8 @@ static bool copies_by_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bo
 static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say, TmaReduce *tile) {
     if (s->fallback || !target_has(s->target, FEATURE_TMA) || !is_addition(stmt)) return false;
     const char *why = tma_reduce_problem(s->arena, stmt, tile);
+    bool costs = !why && !via_is(stmt, VIA_TMA) && tma_reduce_cost(s->target, s->kernel, tile);
+    if (costs && !s->context->remarks) return false;   // as for copies
     if (!why) why = tma_reduce_target_problem(s->arena, s->target, s->kernel, tile);
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
     if (!why && !begins_inside(facts, copy_of(tile->copy).dst))
