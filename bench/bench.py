@@ -212,6 +212,8 @@ def row_of(entry, shape, artefacts, options, baselines):
     for name, samples in times.items():
         row["candidates"][name] = spread_dict([problem.work / t / scale for t in samples]) | {
             "setting": chosen[name][0], "milliseconds": samples}
+        if hasattr(chosen[name][1], "variant"):
+            row["candidates"][name]["variant"] = chosen[name][1].variant
     return row | compared(row, entry.rivals, baselines)
 
 

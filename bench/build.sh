@@ -11,6 +11,8 @@
 #     FOLDER       default: bench/out
 #     LINES        only lines of bench/artefacts that match (grep -E)
 #
+# ARTEFACTS=FILE: another list than bench/artefacts.
+#
 # bench.py takes the fastest artefact of each kernel at each shape, next to the program as it stands.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,7 +46,7 @@ expand() {
             count = more; for (j = 1; j <= count; j++) texts[j] = next_texts[j]
         }
         for (j = 1; j <= count; j++) print texts[j]
-    }' "$here/artefacts" | grep -E -- "$lines" | sort -u
+    }' "${ARTEFACTS:-$here/artefacts}" | grep -E -- "$lines" | sort -u
 }
 
 one() {

@@ -34,6 +34,12 @@ class _Launch(ctypes.Structure):   # TilecLaunch
                 ("workspace_size", ctypes.c_size_t), ("zeroed", ctypes.c_void_p), ("zeroed_size", ctypes.c_size_t)]   # a part of it
 
 
+class _Selection(ctypes.Structure):   # TilecSelection
+    _fields_ = [("size", ctypes.c_size_t), ("launches", ctypes.c_int), ("variant", ctypes.c_int), ("symbol", ctypes.c_char_p),
+                ("grid", ctypes.c_int64), ("threads", ctypes.c_int), ("shared_bytes", ctypes.c_int64), ("workspace", ctypes.c_int64),
+                ("microseconds", ctypes.c_double)]
+
+
 @functools.cache
 def _library(folder):
     path = pathlib.Path(os.environ.get("TILEC_LAUNCH", folder / "libtilec-launch.so"))
@@ -106,4 +112,17 @@ class Kernel:
                                                  ctypes.byref(diagnostics)), diagnostics)
 
         launch.keep = (arguments, memory)
+        launch.variant = self._variant(args)
         return launch
+
+    def _variant(self, args):
+        """What a launch with these arguments takes: "gemm__3 BM=64 BN=128 BK=64 STAGES=8"."""
+        library, artefact, diagnostics = self.artefact.launcher, self.artefact, ctypes.c_void_p()
+        selection = _Selection(size=ctypes.sizeof(_Selection))
+        multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+        _check(library, library.tilec_select(artefact.artefact, self.handle, args, ctypes.c_size_t(len(args)), multiprocessors,
+                                             ctypes.byref(selection), ctypes.byref(diagnostics)), diagnostics)
+        symbol = (selection.symbol or b"").decode()
+        tuned = next((variant.get("tuned", {}) for entry in artefact.entries.values() for variant in entry["variants"]
+                      if variant.get("symbol") == symbol), {})
+        return " ".join([symbol, *(f"{name}={value}" for name, value in tuned.items())])
