@@ -1,4 +1,4 @@
-"""Random problems as models have them, for suite.py: shapes that nobody tuned.
+"""Random problems as models have them, for suite.py: shapes that are in no list.
 
 Half of the numbers come from the configurations in `models`, with noise, half are log-uniform. A problem is a function of its kind,
 the seed and its number, so that a shard or a longer list has the same ones. Two sets, whose problems have nothing in common but
@@ -37,7 +37,7 @@ class Model:
 @dataclasses.dataclass(frozen=True)
 class Problem:
     bench: str     # its name in table.BENCHES
-    part: str      # of the distribution, whose figures are told apart
+    stratum: str      # of the distribution, whose figures are told apart
     shape: tuple
     fixed: tuple = ()   # compile-time names of its artefact: (name, value)
 
@@ -83,7 +83,7 @@ def _tokens(r):
 
 # ---- products ----
 
-PARTS = {0: ("multiples of 64", 64), 1: ("multiples of 64", 64), 2: ("multiples of 8", 8), 3: ("any", 1)}
+STRATA = {0: ("multiples of 64", 64), 1: ("multiples of 64", 64), 2: ("multiples of 8", 8), 3: ("any", 1)}
 
 
 def _product(r):
@@ -97,11 +97,11 @@ def _product(r):
 
 def gemm(r, number):
     """Half multiples of 64, a quarter multiples of 8, a quarter any."""
-    part, multiple = PARTS[number % len(PARTS)]
+    stratum, multiple = STRATA[number % len(STRATA)]
     while True:
         m, n, k = (_whole(extent, multiple) for extent in _product(r))
         if 2 * m * n * k <= WORK and max(m * n, n * k, m * k) <= ELEMENTS:
-            return Problem("gemm", part, (m, n, k))
+            return Problem("gemm", stratum, (m, n, k))
 
 
 # ---- rows ----
@@ -114,12 +114,12 @@ def rows(r, number):
     """Half widths of models, a quarter multiples of 8 near to them, a quarter any."""
     name, m = r.choice(ROWS), r.choice(models())
     width = m.vocabulary if name == "cross_entropy" else r.choice([m.hidden, m.heads * m.dim, m.ffn])
-    part, width = {0: ("as in models", width), 1: ("as in models", width), 2: ("multiples of 8", _whole(_noisy(r, width), 8)),
+    stratum, width = {0: ("as in models", width), 1: ("as in models", width), 2: ("multiples of 8", _whole(_noisy(r, width), 8)),
                    3: ("any", _whole(_log_uniform(r, 2, WIDEST)))}[number % 4]
     while True:
         count = _whole(_tokens(r))
         if count * width <= ELEMENTS:
-            return Problem(name, part, (count, width), (("N", width),))
+            return Problem(name, stratum, (count, width), (("N", width),))
 
 
 # ---- attention ----
@@ -133,11 +133,11 @@ def attention(r, number):
         m = r.choice(models())
         dim = m.dim if r.random() < 0.5 else 8 * r.randrange(2, 33)
         batch, keys = 2 ** r.randrange(7), _whole(_log_uniform(r, 1, KEYS))
-        part = ("one query", "as many keys", "as many keys", "other keys")[number % 4]
-        queries = {"one query": 1, "as many keys": keys, "other keys": _whole(_log_uniform(r, 2, 8192))}[part]
-        causal = part == "as many keys" and r.random() < 0.5
+        stratum = ("one query", "as many keys", "as many keys", "other keys")[number % 4]
+        queries = {"one query": 1, "as many keys": keys, "other keys": _whole(_log_uniform(r, 2, 8192))}[stratum]
+        causal = stratum == "as many keys" and r.random() < 0.5
         if 4 * batch * m.heads * queries * keys * dim <= WORK and batch * m.heads * max(queries, keys) * dim <= ELEMENTS // 2:
-            return Problem("attention_any", part, (batch, m.heads, queries, keys, dim, causal), (("D", dim), ("CAUSAL", causal)))
+            return Problem("attention_any", stratum, (batch, m.heads, queries, keys, dim, causal), (("D", dim), ("CAUSAL", causal)))
 
 
 KINDS = {"gemm": gemm, "rows": rows, "attention": attention}
@@ -149,9 +149,9 @@ def problem(kind, seed, number):
 
 
 def problems(kind, seed, count, shard=(1, 1)):
-    """[(number, problem)] of a shard, the first of which is (1, N). All parts are in each."""
+    """[(number, problem)] of a shard, the first of which is (1, N). All strata are in each."""
     index, shards = shard
-    return [(number, problem(kind, seed, number)) for number in range(count) if (number // len(PARTS)) % shards == index - 1]
+    return [(number, problem(kind, seed, number)) for number in range(count) if (number // len(STRATA)) % shards == index - 1]
 
 
 def artefacts(chosen):
@@ -185,8 +185,8 @@ def ratio_of(row):
 def report(rows, worst=10):
     """Lines about the rows of one or several shards."""
     known = [row for row in rows if ratio_of(row)]
-    lines = [f"{part:16} {figures([ratio_of(row) for row in known if row['part'] == part])}"
-             for part in sorted({row["part"] for row in rows})]
+    lines = [f"{stratum:16} {figures([ratio_of(row) for row in known if row['stratum'] == stratum])}"
+             for stratum in sorted({row["stratum"] for row in rows})]
     lines += [f"{'all':16} {figures([ratio_of(row) for row in known])}"]
     missing = [row["problem"] for row in rows if not ratio_of(row)]
     if missing:

@@ -74,11 +74,11 @@ def attention_any():
         """In f32, some heads at a time."""
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device="cuda").triu(1) if causal else None
         out = torch.empty_like(q).view(-1, q.shape[2], q.shape[3])
-        at_once = max(1, attention.CHUNK // (q.shape[2] * k.shape[2]))
-        for i in range(0, out.shape[0], at_once):
-            a, b, c = (x.view(-1, x.shape[2], x.shape[3])[i:i + at_once].float() for x in (q, k, v))
+        count = max(1, attention.CHUNK // (q.shape[2] * k.shape[2]))
+        for i in range(0, out.shape[0], count):
+            a, b, c = (x.view(-1, x.shape[2], x.shape[3])[i:i + count].float() for x in (q, k, v))
             scores = a @ b.transpose(1, 2) * scale
-            out[i:i + at_once] = (scores.masked_fill_(mask, float("-inf")) if causal else scores).softmax(-1) @ c
+            out[i:i + count] = (scores.masked_fill_(mask, float("-inf")) if causal else scores).softmax(-1) @ c
         return out.view_as(q)
 
     @bench("suite", "TFLOP/s", [])
@@ -119,7 +119,7 @@ def run(options, plan):
         except Exception as error:   # one problem's failure does not take the others along
             bench.note(f"{problem}: {type(error).__name__}: {error}")
         torch.cuda.empty_cache()
-        row |= {"number": number, "problem": str(problem), "part": problem.part}
+        row |= {"number": number, "problem": str(problem), "stratum": problem.stratum}
         for candidate in row.get("candidates", {}).values():
             candidate.pop("milliseconds", None)   # 500 problems are to fit into a small file
         table.append(row)
@@ -153,7 +153,7 @@ def main():
         plan = chosen(options)
         if options.list or options.artefacts:
             print("\n".join(problems.artefacts(p for _, p in plan) if options.artefacts else
-                            [f"{number:4} {p.part:16} {p}" for number, p in plan]))
+                            [f"{number:4} {p.stratum:16} {p}" for number, p in plan]))
             return 0
         rows, status = run(options, plan)
     print("\n".join(problems.report(rows)))

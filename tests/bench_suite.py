@@ -47,7 +47,7 @@ def the_same_everywhere():
         shards = [problems.problems(kind, "fitting", 40, (i, 3)) for i in (1, 2, 3)]
         assert sorted(sum(shards, []), key=lambda pair: pair[0]) == whole
         for shard in shards:
-            assert len({p.part for _, p in shard}) == len({p.part for _, p in whole})
+            assert len({p.stratum for _, p in shard}) == len({p.stratum for _, p in whole})
         assert suite(kind, "--list", "--count", 40, seed="1") == suite(kind, "--list", "--count", 40, seed="2")
     # The fitting set is what figures of different days are compared by: it does not change.
     assert [p.shape for _, p in problems.problems("gemm", "fitting", 4)] == FIRST, problems.problems("gemm", "fitting", 4)
@@ -61,12 +61,12 @@ def sets_differ():
 
 def products():
     drawn = [p for _, p in problems.problems("gemm", "any seed", COUNT)]
-    for part, multiple, fraction in (("multiples of 64", 64, 1 / 2), ("multiples of 8", 8, 1 / 4), ("any", 1, 1 / 4)):
-        mine = [p.shape for p in drawn if p.part == part]
+    for stratum, multiple, fraction in (("multiples of 64", 64, 1 / 2), ("multiples of 8", 8, 1 / 4), ("any", 1, 1 / 4)):
+        mine = [p.shape for p in drawn if p.stratum == stratum]
         assert len(mine) == fraction * COUNT
         assert all(extent % multiple == 0 for shape in mine for extent in shape)
         odd = share(any(extent % (2 * multiple) for extent in shape) for shape in mine)
-        assert 0.8 < odd < 0.95, (part, odd)   # of three extents, seven of eight times
+        assert 0.8 < odd < 0.95, (stratum, odd)   # of three extents, seven of eight times
     for m, n, k in (p.shape for p in drawn):
         assert 2 * m * n * k <= problems.WORK and min(m, n, k) >= 1
     assert 0.2 < share(p.shape[0] <= 64 for p in drawn) < 0.5     # decoding
@@ -104,15 +104,15 @@ def artefacts_are_there():
     assert suite("gemm", "--artefacts") == "gemm examples/gemm.tile\n"
 
 
-def row(number, ratio, part="any"):
-    return {"number": number, "problem": f"gemm {number}", "part": part, "unit": "TFLOP/s", "best_peer": "cublaslt",
+def row(number, ratio, stratum="any"):
+    return {"number": number, "problem": f"gemm {number}", "stratum": stratum, "unit": "TFLOP/s", "best_peer": "cublaslt",
             "candidates": {"tilec": {"median": 100 * ratio, "variant": f"gemm__{number}"}, "cublaslt": {"median": 100}},
             "ratios": {"tilec": {"cublaslt": {"median": ratio}}}}
 
 
 def figures():
-    rows = [row(i, ratio, part) for i, (ratio, part) in enumerate([(0.5, "any"), (2.0, "any"), (0.9, "multiples of 8"), (1.1, "multiples of 8")])]
-    rows.append({"number": 4, "problem": "gemm 4", "part": "any"})
+    rows = [row(i, ratio, stratum) for i, (ratio, stratum) in enumerate([(0.5, "any"), (2.0, "any"), (0.9, "multiples of 8"), (1.1, "multiples of 8")])]
+    rows.append({"number": 4, "problem": "gemm 4", "stratum": "any"})
     text = problems.report(rows, worst=2)
     assert "   2 problems, geometric mean 1.000,  50.0 % at 0.90 or above, least 0.500" in text[0], text
     assert f"{math.sqrt(0.99):.3f}, 100.0 %" in text[1], text
