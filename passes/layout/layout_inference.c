@@ -62,7 +62,7 @@ static void join_groups(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items) {
         ItemVec *group = &groups[find_group(inference, item->group)];
         vec_push(inference->arena, group, item);
-        item->together = group;
+        item->group_items = group;
     }
 }
 
@@ -154,7 +154,7 @@ static void infer_gemm(Inference *inference, Item *item, bool rows) {
 static void infer_strict(Inference *inference) {
     join_groups(inference);
     VEC_EACH_PTR (Item, item, &inference->items)
-        if (item->kind == ITEM_GEMM) infer_gemm(inference, item, group_wants_rows(item->together));
+        if (item->kind == ITEM_GEMM) infer_gemm(inference, item, group_wants_rows(item->group_items));
 }
 
 // ---- common: propagation ----
@@ -306,7 +306,7 @@ static void propagate(Inference *inference, const ItemVec *items) {
 
 // Some reduction or scan of the loop's group runs along the loop's fast dim.
 static bool runs_along_fast(const Item *item, ItemKind kind) {
-    VEC_EACH_PTR (Item, other, item->together)
+    VEC_EACH_PTR (Item, other, item->group_items)
         if (other->kind == kind && call_region(other->stmt, 0)->buf->rank == item->loop.rank &&
             reduce_op_axis(other->stmt) == item->fast)
             return true;
@@ -410,7 +410,7 @@ static void infer_group(Inference *inference, const ItemVec *group) {
 
 static void infer_free(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items)
-        if (item->together->items[0] == item) infer_group(inference, item->together);
+        if (item->group_items->items[0] == item) infer_group(inference, item->group_items);
     VEC_EACH_PTR (Buf, buf, &inference->fragments)
         if (!buf->layout) give_some_layout(inference, buf);   // a right operand alone
     VEC_EACH_PTR (Item, item, &inference->items)

@@ -73,8 +73,8 @@ struct Item {
     bool is_wgmma;
     WgmmaInfo wgmma;
     int64_t m, n, k, warps_m, warps_n;
-    int group;                 // of items that share fragments (union-find parent)
-    const ItemVec *together;   // the items of its group, in order
+    int group;                    // of items that share fragments (union-find parent)
+    const ItemVec *group_items;   // the items of its group, in order
 };
 
 typedef struct KnownCost {   // of a conversion
