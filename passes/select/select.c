@@ -53,6 +53,7 @@ typedef struct Selector {
     bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
     bool channels;      // it has channels, so that its roles take wgmma and TMA
     bool changed;
+    const KernelUses *uses;   // NULL: not asked for yet
 } Selector;
 
 // A tile loop with its accesses.
@@ -201,6 +202,11 @@ static bool begins_inside(const Facts *facts, const Region *to) {
     return true;
 }
 
+static const KernelUses *uses_in(Selector *s) {
+    if (!s->uses) s->uses = kernel_uses_new(s->arena, s->kernel);
+    return s->uses;
+}
+
 // Whether the CTA copies by TMA, because of `@via(tma)` in the source or because it is faster; `say`: remark why not.
 static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = is_shared_to_global_copy(stmt), asked = via_is(stmt, VIA_TMA);
@@ -210,7 +216,7 @@ static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, boo
     const Stmt *loop = map_get(s->pipelined, stmt);
     bool costs = !asked && tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (costs && !s->context->remarks) return false;   // the problem is a walk of the kernel, for each copy
-    const char *why = tma_simple_problem(s->arena, s->target, s->kernel, stmt, loop);
+    const char *why = tma_simple_problem(s->arena, s->target, uses_in(s), stmt, loop);
     if (away && !why && !begins_inside(facts, copy_of(stmt).dst))
         why = "it may start before the begin of its tensor: `assume` that it does not";
     if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
@@ -225,7 +231,7 @@ static bool copies_by_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bo
         return false;
     const char *why =
         s->specialized ? "the producer of a warp-specialized kernel loads boxes: write `@no_specialize`"
-                       : block_bulk_problem(s->arena, s->target, s->kernel, facts, stmt, map_get(s->pipelined, stmt));
+                       : block_bulk_problem(s->arena, s->target, uses_in(s), facts, stmt, map_get(s->pipelined, stmt));
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
@@ -236,7 +242,7 @@ static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     const char *why = tma_reduce_problem(s->arena, stmt, tile);
     bool costs = !why && !via_is(stmt, VIA_TMA) && tma_reduce_cost(s->target, s->kernel, tile);
     if (costs && !s->context->remarks) return false;   // as for copies
-    if (!why) why = tma_reduce_target_problem(s->arena, s->target, s->kernel, tile);
+    if (!why) why = tma_reduce_target_problem(s->target, s->kernel, uses_in(s), tile);
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
     if (!why && !begins_inside(facts, copy_of(tile->copy).dst))
         why = "it may start before the begin of its tensor: `assume` that it does not";

@@ -173,13 +173,14 @@ static int64_t whole_bytes(const TmaReduce *tile) {   // with alignment
 // ---- legality and cost ----
 
 // (A fence or release makes earlier additions visible to others, but does not wait for those of TMA.)
-const char *tma_reduce_target_problem(Arena *arena, const Target *target, const Func *kernel, const TmaReduce *tile) {
+const char *tma_reduce_target_problem(const Target *target, const Func *kernel, const KernelUses *uses,
+                                      const TmaReduce *tile) {
     const char *why = tma_store_problem(target, tile->copy);
     if (why) return why;
     if (!type_can_be_added(copy_of(tile->copy).dst->buf->type)) return "TMA does not add this type";
     if (func_calls(kernel, OP_FENCE) || func_calls(kernel, OP_STORE))
         return "a fence or release follows, which does not order TMA";
-    return block_add_problem(arena, kernel, tile->copy, !tile->value);
+    return block_add_problem(uses, tile->copy, !tile->value);
 }
 
 // TMA is as fast as vector additions of threads with many elements, and faster if each thread adds single elements or

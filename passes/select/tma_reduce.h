@@ -7,6 +7,7 @@
 #pragma once
 #include "ir/ir.h"
 #include "passes/pass.h"
+#include "passes/select/tma_simple.h"
 #include "target/target.h"
 
 typedef struct TmaReduce {
@@ -25,7 +26,8 @@ const char *tma_reduce_problem(Arena *arena, const Stmt *stmt, TmaReduce *out);
 Stmt *tma_copy(Arena *arena, Stmt *stmt);
 
 // Why TMA cannot do an addition; why it is not faster than atomics.
-const char *tma_reduce_target_problem(Arena *arena, const Target *target, const Func *kernel, const TmaReduce *tile);
+const char *tma_reduce_target_problem(const Target *target, const Func *kernel, const KernelUses *uses,
+                                      const TmaReduce *tile);
 const char *tma_reduce_cost(const Target *target, const Func *kernel, const TmaReduce *tile);
 
 // Adds staging tiles to additions by TMA of values that are not in shared memory (in insert-mbarriers). Without space

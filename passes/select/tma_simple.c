@@ -42,50 +42,100 @@ static const char *slot_problem(Arena *arena, const Func *kernel, const Buf *til
     return is_used_before_commit(arena, kernel, tile) ? "its role works on the tile before the commit" : NULL;
 }
 
-static const char *loop_problem(Arena *arena, const Func *kernel, const Stmt *copy, const Stmt *loop) {
-    bool handed = fills_handed_slot(kernel, copy);
-    const char *why = handed ? slot_problem(arena, kernel, copy_of(copy).dst->buf) : kernel_problem(kernel);
-    bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
-    return !why && many ? "its loop has 32 or more stages: use fewer" : why;
-}
+// ---- uses of tiles and tensors ----
 
-// ---- other uses of the tile ----
-
-typedef struct Uses {
+typedef struct TileUses {
     bool filled;    // by something other than copies from global memory
     bool across;    // read or written across its rows
     bool dynamic;   // with unknown indices
-} Uses;
+} TileUses;
 
-static void use_by_loop(Arena *arena, const TileLoop *loop, const Buf *tile, Uses *uses) {
+typedef struct TensorUses {
+    int all, but_additions;   // which may come in any order
+} TensorUses;
+
+struct KernelUses {
+    const Func *kernel;
+    const char *problem;    // why the CTA copies nothing by TMA; NULL: it may
+    Map *tiles, *tensors;   // Buf -> TileUses, TensorUses
+};
+
+static TileUses *tile_uses(Arena *arena, const KernelUses *uses, const Buf *tile) {
+    TileUses *found = map_get(uses->tiles, tile);
+    if (!found) map_put(uses->tiles, tile, found = NEW(arena, TileUses));
+    return found;
+}
+
+static void use_by_loop(Arena *arena, const KernelUses *uses, const TileLoop *loop, const Buf *filled) {
     TileAccessVec accesses = {0};
     tile_accesses(arena, loop, &accesses);
     int fast = loop_fast_dim(loop, &accesses);
     VEC_EACH (const TileAccess, access, &accesses) {
-        if (access->buf != tile) continue;
-        uses->filled |= access->is_store;
-        uses->dynamic |= access->is_peer;
-        uses->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
+        if (access->buf == filled) continue;
+        TileUses *tile = tile_uses(arena, uses, access->buf);
+        tile->filled |= access->is_store;
+        tile->dynamic |= access->is_peer;
+        tile->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
     }
 }
 
-static Uses uses_of(Arena *arena, const Func *kernel, const Buf *tile) {
-    Uses uses = {0};
-    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+static void find_tiles(Arena *arena, const KernelUses *uses) {
+    FOR_EACH_STMT_MUT (stmt, &uses->kernel->body) {
         TileLoop loop;
-        if (stmt->kind == STMT_STORE) uses.filled |= stmt->store.buf == tile;
-        if (is_call(stmt, OP_GEMM) || (is_global_to_shared_copy(stmt) && copy_of(stmt).dst->buf == tile)) continue;
+        const Buf *filled = is_global_to_shared_copy(stmt) ? copy_of(stmt).dst->buf : NULL;
+        if (stmt->kind == STMT_STORE) tile_uses(arena, uses, stmt->store.buf)->filled = true;
+        if (is_call(stmt, OP_GEMM)) continue;
         if (tile_loop_of(arena, stmt, &loop)) {
-            use_by_loop(arena, &loop, tile, &uses);
+            use_by_loop(arena, uses, &loop, filled);
             SKIP_BODY(stmt);
         } else if (stmt->kind == STMT_CALL) {
-            uses.dynamic |= stmt_touches(arena, stmt, tile);
+            FOR_EACH_EFFECT (effect, arena, stmt)
+                if (effect->buf != filled) tile_uses(arena, uses, effect->buf)->dynamic = true;
         }
     }
+}
+
+static void find_tensors(Arena *arena, const KernelUses *uses) {
+    FOR_EACH_STMT (stmt, &func_grid(uses->kernel)->grid.body) {
+        Block *bodies[2];
+        bool whole = is_loop(stmt, LOOP_PARALLEL);
+        if (!whole && stmt_bodies((Stmt *)stmt, bodies) > 0) continue;
+        FOR_EACH_EFFECT (effect, arena, stmt) {
+            TensorUses *tensor = map_get(uses->tensors, effect->buf);
+            if (!tensor) map_put(uses->tensors, effect->buf, tensor = NEW(arena, TensorUses));
+            tensor->all++;
+            tensor->but_additions += !is_addition(stmt) || effect->access != ACCESS_UPDATE;
+        }
+        if (whole) SKIP_BODY(stmt);
+    }
+}
+
+const KernelUses *kernel_uses_new(Arena *arena, const Func *kernel) {
+    KernelUses *uses = NEW(arena, KernelUses);
+    *uses = (KernelUses){kernel, kernel_problem(kernel), map_new(arena), map_new(arena)};
+    find_tiles(arena, uses);
+    find_tensors(arena, uses);
     return uses;
 }
 
-static const char *tile_problem(const Uses *uses) {
+static TileUses uses_of(const KernelUses *uses, const Buf *tile) {
+    const TileUses *found = map_get(uses->tiles, tile);
+    return found ? *found : (TileUses){0};
+}
+
+static TensorUses tensor_uses(const KernelUses *uses, const Buf *tensor) {
+    const TensorUses *found = map_get(uses->tensors, tensor);
+    return found ? *found : (TensorUses){0};
+}
+
+static const char *loop_problem(Arena *arena, const KernelUses *uses, const Stmt *copy, const Stmt *loop) {
+    bool handed = fills_handed_slot(uses->kernel, copy);
+    const char *why = handed ? slot_problem(arena, uses->kernel, copy_of(copy).dst->buf) : uses->problem;
+    bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
+    return !why && many ? "its loop has 32 or more stages: use fewer" : why;
+}
+
+static const char *tile_problem(const TileUses *uses) {
     if (uses->dynamic) return "another operation fixes the layout of its tile: give that one a tile of its own";
     return uses->across
                ? "its tile is accessed by columns, which has bank conflicts with the TMA swizzles: access it by rows"
@@ -94,29 +144,13 @@ static const char *tile_problem(const Uses *uses) {
 
 // ---- loads ----
 
-static const char *load_problem(const Stmt *copy, const Uses *uses) {
+static const char *load_problem(const Stmt *copy, const TileUses *uses) {
     if (!buf_is_constant(buf_viewed(copy_of(copy).src->buf)))
         return "the kernel writes the tensor that it copies from: write to another one";
     return uses->filled ? "its tile is written by threads too: give them another one" : NULL;
 }
 
 // ---- stores ----
-
-// Uses of a tensor by statements of the kernel; `adds`: but additions to it, which may come in any order.
-static int tensor_uses(Arena *arena, const Func *kernel, const Buf *tensor, bool adds) {
-    int uses = 0;
-    FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body) {
-        Block *bodies[2];
-        bool whole = is_loop(stmt, LOOP_PARALLEL);
-        if (!whole && stmt_bodies((Stmt *)stmt, bodies) > 0) continue;
-        FOR_EACH_EFFECT (effect, arena, stmt) {
-            bool added = adds && is_addition(stmt) && effect->access == ACCESS_UPDATE;
-            uses += effect->buf == tensor && !added;
-        }
-        if (whole) SKIP_BODY(stmt);
-    }
-    return uses;
-}
 
 // A loop around the copy writes the same place again.
 static bool is_repeated(const Func *kernel, const Stmt *copy) {
@@ -130,18 +164,18 @@ static bool is_repeated(const Func *kernel, const Stmt *copy) {
     return false;
 }
 
-static const char *store_problem(Arena *arena, const Func *kernel, const Stmt *copy) {
-    if (tensor_uses(arena, kernel, buf_viewed(copy_of(copy).dst->buf), false) != 1)
+static const char *store_problem(const KernelUses *uses, const Stmt *copy) {
+    if (tensor_uses(uses, buf_viewed(copy_of(copy).dst->buf)).all != 1)
         return "its tensor is used elsewhere too: store to it in one place";
-    return is_repeated(kernel, copy) ? "it may write the same elements several times: store after the loop" : NULL;
+    return is_repeated(uses->kernel, copy) ? "it may write the same elements several times: store after the loop"
+                                           : NULL;
 }
 
-const char *block_add_problem(Arena *arena, const Func *kernel, const Stmt *copy, bool in_shared) {
-    const char *why = kernel_problem(kernel);
-    if (why) return why;
-    if (tensor_uses(arena, kernel, copy_of(copy).dst->buf, true) > 0) return "its tensor is not only added to";
-    Uses uses = in_shared ? uses_of(arena, kernel, copy_of(copy).src->buf) : (Uses){0};
-    return tile_problem(&uses);
+const char *block_add_problem(const KernelUses *uses, const Stmt *copy, bool in_shared) {
+    if (uses->problem) return uses->problem;
+    if (tensor_uses(uses, copy_of(copy).dst->buf).but_additions > 0) return "its tensor is not only added to";
+    TileUses tile = in_shared ? uses_of(uses, copy_of(copy).src->buf) : (TileUses){0};
+    return tile_problem(&tile);
 }
 
 // Bulk copies and boxes would give the tile different layouts.
@@ -151,27 +185,28 @@ static bool is_moved_by_bulk(const Func *kernel, const Buf *tile) {
     return false;
 }
 
-const char *tma_simple_problem(Arena *arena, const Target *target, const Func *kernel, const Stmt *copy,
+const char *tma_simple_problem(Arena *arena, const Target *target, const KernelUses *uses, const Stmt *copy,
                                const Stmt *loop) {
     bool away = is_shared_to_global_copy(copy);
     const Buf *tile = copy_tile(copy)->buf;
     if (copy->call.is_async) return "the source synchronizes it explicitly: write `copy` without `async`";
-    const char *why = loop_problem(arena, kernel, copy, loop);
+    const char *why = loop_problem(arena, uses, copy, loop);
     if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
     if (why) return why;
-    Uses uses = uses_of(arena, kernel, tile);
-    why = away ? store_problem(arena, kernel, copy) : load_problem(copy, &uses);
-    if (!why && is_moved_by_bulk(kernel, tile)) why = "bulk copies move its tile too: use one mechanism for a tile";
-    return why ? why : tile_problem(&uses);
+    TileUses other = uses_of(uses, tile);
+    why = away ? store_problem(uses, copy) : load_problem(copy, &other);
+    if (!why && is_moved_by_bulk(uses->kernel, tile))
+        why = "bulk copies move its tile too: use one mechanism for a tile";
+    return why ? why : tile_problem(&other);
 }
 
-const char *block_bulk_problem(Arena *arena, const Target *target, const Func *kernel, const Facts *facts,
+const char *block_bulk_problem(Arena *arena, const Target *target, const KernelUses *uses, const Facts *facts,
                                const Stmt *copy, const Stmt *loop) {
-    const char *why = loop_problem(arena, kernel, copy, loop);
+    const char *why = loop_problem(arena, uses, copy, loop);
     if (!why) why = bulk_problem(target, facts, copy);
-    if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, kernel, copy);
-    Uses uses = uses_of(arena, kernel, copy_of(copy).dst->buf);
-    return load_problem(copy, &uses);
+    if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(uses, copy);
+    TileUses tile = uses_of(uses, copy_of(copy).dst->buf);
+    return load_problem(copy, &tile);
 }
 
 // ---- cost ----
