@@ -45,7 +45,7 @@ def kernels():
     load = lambda file, **options: tilec.torch.load(EXAMPLES / f"{file}.tile", pdl=True, **options)
     return {**load("rmsnorm", only=["rmsnorm"]), **load("gemm", independent=["B"]), **load("rotary_append"),
             **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"]), **load("attention_paged", only=["attention_paged"]),
-            **load("attention_varlen", CAUSAL=True, namespace="tilec_causal")}
+            **load("attention", CAUSAL=True, namespace="tilec_causal")}
 
 
 def weights(shape, device):
@@ -83,7 +83,6 @@ class Case:
         self.position = torch.arange(past, total, device=device, dtype=I32).repeat(batch)
         place = self.position.long().reshape(batch, tokens)
         self.slot = (self.table.long().gather(1, place // s.page) * s.page + place % s.page).reshape(-1).to(I32)
-        self.start = torch.tensor([0, tokens], dtype=I32, device=device)
         self.no_bias = torch.zeros(s.hidden, device=device)
 
     def dense(self, cache):
@@ -103,9 +102,9 @@ class Ours:
         c, s = self.case, self.case.shape
         scale = s.head_dim ** -0.5
         if c.tokens > 1:
-            heads_first = (t.transpose(0, 1) for t in (q, k, v))
-            out = self.k["attention_varlen"](*heads_first, c.start, c.start, c.tokens, scale)
-            return out.transpose(0, 1).reshape(c.tokens, -1)
+            heads_first = (t.transpose(0, 1)[None] for t in (q, k, v))
+            out = self.k["attention"](*heads_first, scale)
+            return out[0].transpose(0, 1).reshape(c.tokens, -1)
         q = q.unflatten(1, (s.groups, -1))
         out = self.k["attention_paged"](q, self.keys, self.values, c.table, c.length, c.past + 1, scale)
         return out.reshape(c.batch, -1)
