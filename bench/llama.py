@@ -43,8 +43,10 @@ SMALL = Shape(hidden=256, heads=4, groups=2, head_dim=64, intermediate=96, page=
 
 def kernels():
     load = lambda file, **options: tilec.torch.load(EXAMPLES / f"{file}.tile", pdl=True, **options)
-    return {**load("rmsnorm", only=["rmsnorm"]), **load("gemm", independent=["B"]), **load("rotary_append"),
-            **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"]), **load("attention_paged", only=["attention_paged"]),
+    return {**load("rmsnorm", only=["rmsnorm"], independent=["w"]), **load("gemm", independent=["B"]),
+            **load("rotary_append", independent=["cosine", "sine", "position", "slot"]),
+            **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"]),
+            **load("attention_paged", only=["attention_paged"], independent=["table", "length"]),
             **load("attention", CAUSAL=True, namespace="tilec_causal")}
 
 
