@@ -4,6 +4,7 @@
 // released. Destinations of TMA loads are named in the cluster's window of shared memory, where a CTA finds its own
 // part under the same addresses: the form for the CTA alone would need PTX 8.6.
 #include "codegen/gen.h"
+#include "ir/query.h"
 #include <string.h>
 
 // ---- mbarriers ----
@@ -58,24 +59,66 @@ static Value tensor_map(Gen *gen, const OpCall *call, int index) {
     return place->value;
 }
 
+static void emit_prefetch(Gen *gen, const Var *map) {
+    VarPlace *place = map_get(gen->kernel.vars, map);   // by assembly: the intrinsic comes out twice
+    build_asm(gen, "prefetch.tensormap [$0];", "l,~{memory}", gen->types.none, 1, &place->value);
+}
+
+// The map of a load; NULL: it is none.
+static const Var *map_of_load(const Stmt *stmt) {
+    if (!is_call(stmt, OP_TMA_LOAD) && !is_call(stmt, OP_TMA_MULTICAST)) return NULL;
+    for (int i = 0; i < stmt->call.count; i++) {
+        const Expr *value = stmt->call.args[i].value;
+        if (value && value->kind == EXPR_VAR && value->type == TYPE_TENSORMAP) return value->var;
+    }
+    return NULL;
+}
+
+static void find_elected_loads(const Block *block, Map *maps) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) continue;
+        if (stmt->kind != STMT_IF) {
+            FOR_EACH_BODY (body, stmt) find_elected_loads(body, maps);
+            continue;
+        }
+        FOR_EACH_STMT (inner, &stmt->if_.then) {
+            const Var *map = map_of_load(inner);
+            if (map) map_put(maps, map, (Var *)map);
+        }
+    }
+}
+
+void prefetch_elected(Gen *gen, const Block *arm) {
+    if (gen->kernel.loops) return;
+    FOR_EACH_STMT (stmt, arm) {
+        const Var *map = map_of_load(stmt);
+        if (!map || !map_get(gen->kernel.elected, map)) continue;
+        map_put(gen->kernel.elected, map, NULL);
+        emit_prefetch(gen, map);
+    }
+}
+
 static void emit_prefetches(Gen *gen, void *user) {
     const Func *kernel = user;
     for (int i = 0; i < kernel->params.count; i++) {
         const Var *var = kernel->params.items[i].var;
-        if (!var || var->type != TYPE_TENSORMAP) continue;
-        VarPlace *place = map_get(gen->kernel.vars, var);   // by assembly: the intrinsic comes out twice
-        build_asm(gen, "prefetch.tensormap [$0];", "l,~{memory}", gen->types.none, 1, &place->value);
+        if (var && var->type == TYPE_TENSORMAP && !map_get(gen->kernel.elected, var)) emit_prefetch(gen, var);
     }
 }
 
-// The first copy with a map has to fetch it from global memory; the prefetch overlaps the start of the kernel.
+// The first copy with a map has to fetch it from global memory; the prefetch overlaps the start of the kernel. Where one thread
+// issues all loads by a map, it fetches the map, behind the branch that elects it. (With nothing to do there but the loop of
+// loads ptxas makes one condition of both: attention at head dim 64 was 2 % slower.)
 void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
+    gen->kernel.elected = map_new(gen->arena);
+    if (!target_has(gen->target, FEATURE_TMA)) return;
+    find_elected_loads(&kernel->body, gen->kernel.elected);
     bool any = false;
     for (int i = 0; i < kernel->params.count; i++) {
         const Var *var = kernel->params.items[i].var;
-        any |= var && var->type == TYPE_TENSORMAP;
+        any |= var && var->type == TYPE_TENSORMAP && !map_get(gen->kernel.elected, var);
     }
-    if (!any || !target_has(gen->target, FEATURE_TMA)) return;
+    if (!any) return;
     Value is_first = LLVMBuildICmp(gen->builder, LLVMIntEQ, gen->kernel.thread, const_i32(gen, 0), "");
     emit_if_then(gen, is_first, emit_prefetches, (void *)kernel);
 }

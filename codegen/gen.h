@@ -127,6 +127,7 @@ typedef struct KernelState {
     Label break_to;          // behind the innermost loop
     int loops;               // around the statement, those that are unrolled not counted
     bool exact;              // inside ieee()
+    Map *elected;            // tensor maps that a thread which a branch elects still has to prefetch
     bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait
     bool has_mma;            // @has_mma
     Span place;              // of the statement that is emitted
@@ -326,6 +327,7 @@ unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope
 
 // ---- async.c, cluster.c ----
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
+void prefetch_elected(Gen *gen, const Block *arm);   // at the head of a branch: the maps by which it loads
 void emit_arrival_if(Gen *gen, const OpCall *call, Value condition);   // mbarrier_arrive of one arrival
 
 // ---- wgmma.c ----

@@ -182,6 +182,7 @@ static void emit_if(Gen *gen, Stmt *stmt) {
     Label otherwise = has_else ? new_label(gen, "else") : join;
     LLVMBuildCondBr(gen->builder, condition, then, otherwise);
     LLVMPositionBuilderAtEnd(gen->builder, then);
+    prefetch_elected(gen, &stmt->if_.then);
     emit_arm(gen, stmt, true);
     if (has_else) {
         LLVMBuildBr(gen->builder, join);
