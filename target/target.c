@@ -12,9 +12,10 @@ enum { KB = 1024, MB = 1024 * KB };
 // Common to all rows: the width of a warp, the register file, the shape of memory.
 #define COMMON                                                                                                         \
     .warp_lanes = 32, .max_threads = 1024, .shared_default = 48 * KB, .shared_reserved = KB, .registers_thread = 255,  \
-    .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24, .banks = 32,      \
-    .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
-    .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX,                                                     \
+    .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24,                   \
+    .registers_loader = 40, .registers_gatherer = 64, .banks = 32, .bank_bytes = 4, .sector_bytes = 32,                \
+    .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8, .vector_bytes = 16, .max_barriers = 16,            \
+    .max_grid = INT32_MAX,                                                                                             \
     .costs = {.arithmetic = 1,                                                                                         \
               .function = 8,                                                                                           \
               .sector = 4,                                                                                             \

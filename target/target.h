@@ -103,13 +103,14 @@ typedef struct Target {
     int64_t shared_multiprocessor, shared_reserved;   // bytes per multiprocessor; reserved per CTA
     int registers_thread;                             // limit of a thread
     int registers_multiprocessor;
-    int register_unit, registers_least;   // setmaxnreg takes multiples of the unit, from the least on
-    int partitions;                       // of a multiprocessor; each has its own warps and its share of the registers
-    int multiprocessors;                  // of the most common device, for cost models
-    int64_t clock_mhz;                    // of its multiprocessors where power does not limit it; 0: not measured
-    int64_t stream_bytes;                 // of device memory, a clock of that, all multiprocessors
-    int64_t launch_ns;                    // that a kernel takes in addition to its clocks
-    WgmmaCosts wgmma;                     // of targets with FEATURE_WGMMA
+    int register_unit, registers_least;         // setmaxnreg takes multiples of the unit, from the least on
+    int registers_loader, registers_gatherer;   // of threads that load by TMA alone; with addresses of their own
+    int partitions;         // of a multiprocessor; each has its own warps and its share of the registers
+    int multiprocessors;    // of the most common device, for cost models
+    int64_t clock_mhz;      // of its multiprocessors where power does not limit it; 0: not measured
+    int64_t stream_bytes;   // of device memory, a clock of that, all multiprocessors
+    int64_t launch_ns;      // that a kernel takes in addition to its clocks
+    WgmmaCosts wgmma;       // of targets with FEATURE_WGMMA
     WarpCosts costs;
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory

@@ -76,7 +76,6 @@ int64_t initial_registers(const Target *target, int warpgroups);
 int64_t consumer_registers(const Target *target, int consumers, int producers, int64_t producer);
 // Registers of a producer thread when consumers need so many. `most`: what it has where the consumers leave so many.
 int64_t producer_registers(const Target *target, int consumers, int producers, int64_t most, int64_t needed);
-enum { LOADER_REGISTERS = 40, GATHERER_REGISTERS = 64 };   // by TMA alone; by threads, with addresses of their own
 
 // The expression in names that are the same for all tiles, or in `known` (NULL: none); NULL: it depends on others.
 Expr *common_value(Arena *arena, const Block *work, Subst *known, Expr *expr);

@@ -94,7 +94,7 @@ static bool loads_ahead(const Target *target, const Func *kernel, const Stmt *lo
 static void set_registers(const Target *target, const Func *kernel, const Specialization *how, const Groups *asked,
                           int64_t *loading, int64_t *computing) {
     const ThreadGroup *load = &asked->of[GROUP_LOAD], *compute = &asked->of[GROUP_COMPUTE];
-    int64_t most = how->gathers ? GATHERER_REGISTERS : LOADER_REGISTERS;
+    int64_t most = how->gathers ? target->registers_gatherer : target->registers_loader;
     int64_t needed = fragment_registers(target, kernel, how->sharers) + (how->loop ? PINGPONG_ROOM : COOPERATIVE_ROOM);
     if (compute->registers) needed = compute->registers;
     bool stays = (how->loop && how->consumers == 1) || (compute->count && !compute->registers);

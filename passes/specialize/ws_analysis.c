@@ -454,9 +454,9 @@ int cooperative_warpgroups(const Target *target, const Func *kernel) {
 // fewer than SLACK registers besides fragments: with 192 columns of 8 bits that costs more than one transposing warp
 // less.
 static int producers_for(const RolePlan *plan, const Func *kernel, int warpgroups) {
-    enum { SLACK = 32, GIVEN = 40 };   // registers of a thread: besides its fragments; of a transposer
+    enum { SLACK = 32 };   // registers of a thread besides its fragments
     if (!plan->transposes) return 1;
-    int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, GIVEN);
+    int64_t most = consumer_registers(plan->target, warpgroups, MOST_PRODUCERS, plan->target->registers_loader);
     return !most || fragment_registers(plan->target, kernel, warpgroups) + SLACK <= most ? MOST_PRODUCERS : 1;
 }
 
