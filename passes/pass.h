@@ -8,8 +8,6 @@
 #include "target/target.h"
 #include <stdio.h>
 
-typedef struct Analyses Analyses;   // passes/analyses.h
-
 typedef struct PassContext {
     Module *module;
     Arena *arena;   // the module's
@@ -19,7 +17,6 @@ typedef struct PassContext {
     bool remarks;           // -R: passes explain what they declined
     VEC(Func *) variants;   // kernels a pass adds, placed after the one it was given
     const Func *kernel;     // the one it was given
-    Analyses *analyses;     // of that kernel
 } PassContext;
 
 typedef bool (*PassFn)(PassContext *context, Func *kernel);
@@ -40,7 +37,6 @@ typedef struct Pass {
     Stage from, to;
     const char *needs;     // passes that must have run before, space separated
     int relies;            // on these preconditions
-    int keeps;             // analyses that stay valid when it changes a kernel, as bits 1 << ANALYSIS_x
     const char *results;   // "": outputs stay the same, to the bit; else how they may differ
     const char *summary;   // one sentence
     PassFn run;

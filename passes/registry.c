@@ -1,6 +1,5 @@
 // The registry: passes.def as tables, and docs/reference/passes.md from them.
 #include "passes/registry.h"
-#include "passes/analyses.h"
 #include <ctype.h>
 #include <string.h>
 
@@ -15,13 +14,10 @@
 #define SCRATCH (1 << PRE_SCRATCH)
 #define SHARED (1 << PRE_SHARED)
 #define NO_TILE_OPS (1 << PRE_NO_TILE_OPS)
-// The words of the column `keeps`.
-#define SCOPES (1 << ANALYSIS_SCOPES)
-#define ALL ((1 << ANALYSIS_COUNT) - 1)
 
 static const Pass passes[] = {
-#define PASS(suffix, name, from, to, needs, relies, keeps, results, summary)                                           \
-    {name, STAGE_##from, STAGE_##to, needs, relies, keeps, results, summary, pass_##suffix},
+#define PASS(suffix, name, from, to, needs, relies, results, summary)                                                  \
+    {name, STAGE_##from, STAGE_##to, needs, relies, results, summary, pass_##suffix},
 #include "passes/passes.def"
 };
 
@@ -59,8 +55,6 @@ static void document_pass(const Pass *pass, StrBuf *out) {
     if (*pass->needs) sb_printf(out, "- after: %s\n", pass->needs);
     for (int i = 0, bits = pass->relies; bits; i++, bits >>= 1)
         if (bits & 1) sb_printf(out, "- relies on: %s\n", precondition_text((Precondition)i));
-    for (int i = 0, bits = pass->keeps; bits; i++, bits >>= 1)
-        if (bits & 1) sb_printf(out, "- keeps valid: %s\n", analysis_text((Analysis)i));
     sb_printf(out, "- results: %s\n\n", *pass->results ? pass->results : "the same, to the bit");
 }
 

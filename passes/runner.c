@@ -8,7 +8,6 @@
 //             run it (timed, counted for --opt-bisect-limit); new variants go right after their kernel
 //         if something changed: verify, print, dump, round-trip, emulate
 #include "ir/verify.h"
-#include "passes/analyses.h"
 #include "passes/registry.h"
 #include "support/map.h"
 #include <errno.h>
@@ -27,7 +26,6 @@ typedef struct Runner {
     const PassOptions *options;
     const PassHooks *hooks;
     VEC(Step) steps;
-    Map *analyses;    // of each kernel
     int executions;   // of passes on kernels, for bisecting
     bool failed;
 } Runner;
@@ -232,12 +230,6 @@ static bool check_preconditions(const PassContext *context, const Pass *pass, co
     return true;
 }
 
-static Analyses *analyses_of(Runner *runner, const Func *kernel) {
-    Analyses *analyses = map_get(runner->analyses, kernel);
-    if (!analyses) map_put(runner->analyses, kernel, analyses = NEW(runner->module->arena, Analyses));
-    return analyses;
-}
-
 void report_hidden_change(const PassContext *context, const char *pass, const char *before) {
     if (strcmp(before, kernel_text(context->module, context->kernel, (PrintOptions){0})) != 0)
         diag(context->sink, context->kernel->loc, T_HIDDEN_CHANGE, pass, context->kernel->name);
@@ -252,9 +244,7 @@ static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context)
     step->seconds += now() - start;
     step->runs++;
     step->changes += changed;
-    if (changed) keep_analyses(context->analyses, step->pass->keeps);
     if (before && !changed) report_hidden_change(context, step->pass->name, before);
-    if (changed && runner->options->verify_each) report_stale_analysis(context, step->pass->name);
     if (diag_errors(runner->module->sink) > errors) runner->failed = true;
     return changed;
 }
@@ -280,8 +270,7 @@ static bool run_step(Runner *runner, Step *step, Flags *changed) {
                                .sink = module->sink,
                                .target = runner->target,
                                .remarks = runner->options->remarks,
-                               .kernel = module->funcs.items[i],
-                               .analyses = analyses_of(runner, module->funcs.items[i])};
+                               .kernel = module->funcs.items[i]};
         Func *func = module->funcs.items[i];
         vec_push(module->arena, changed, false);
         if (!allowed(runner, step->pass, func)) continue;
@@ -309,7 +298,6 @@ static void print_times(const Runner *runner) {
 
 bool run_passes(Module *module, const Target *target, const PassOptions *options, const PassHooks *hooks) {
     Runner runner = {.module = module, .target = target, .options = options, .hooks = hooks};
-    runner.analyses = map_new(module->arena);
     make_plan(&runner);
     if (runner.failed) return false;
     observe(&runner, 0, "frontend", NULL, true);

@@ -44,15 +44,17 @@ void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope, FactsVisit
     walk_kernel(&(Walk){.visit = visit, .user = user, .role = scope->role}, arena, kernel);
 }
 
-void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out) {
+ThreadScopeVec thread_scopes(Arena *arena, Func *kernel) {
+    ThreadScopeVec scopes = {0};
     ThreadScope whole = {NULL, &kernel->body, kernel_threads(kernel)};
-    vec_push(arena, out, whole);
+    vec_push(arena, &scopes, whole);
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
         if (stmt->kind != STMT_ROLE) continue;
         ThreadScope scope = {stmt, &stmt->role.body, stmt->role.threads};
-        vec_push(arena, out, scope);
+        vec_push(arena, &scopes, scope);
         SKIP_BODY(stmt);
     }
+    return scopes;
 }
 
 int64_t kernel_threads(const Func *kernel) {

@@ -16,6 +16,6 @@ typedef struct ThreadScope {
     int64_t threads;
 } ThreadScope;
 typedef VEC(ThreadScope) ThreadScopeVec;
-void thread_scopes(Arena *arena, Func *kernel, ThreadScopeVec *out);   // the CTA's first
+ThreadScopeVec thread_scopes(Arena *arena, Func *kernel);   // the CTA's first
 // kernel_walk, for the statements of one scope.
 void scope_walk(Arena *arena, Func *kernel, const ThreadScope *scope, FactsVisit *visit, void *user);

@@ -24,7 +24,6 @@
 #include "passes/layout/layout_inference.h"
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
@@ -603,7 +602,7 @@ bool pass_layout_inference(PassContext *context, Func *kernel) {
     changed |= repeat_common_stores(context, kernel);
     changed |= select_registers(context, kernel);
     changed |= separate_views(context, kernel);
-    const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
-    for (int i = scopes->count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes->items[i]);
+    ThreadScopeVec scopes = thread_scopes(context->arena, kernel);
+    for (int i = scopes.count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes.items[i]);
     return changed;
 }

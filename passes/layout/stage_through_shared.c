@@ -16,7 +16,6 @@
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/rewrite.h"
-#include "passes/analyses.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
@@ -397,14 +396,14 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
     }
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
-    const ThreadScopeVec *scopes = kernel_scopes(context, kernel);
-    for (int i = 0; i < scopes->count; i++)   // the registers of a role are stored by TMA
-        scope_walk(context->arena, kernel, &scopes->items[i], i == 0 ? find_work : find_effect, &m);
+    ThreadScopeVec scopes = thread_scopes(context->arena, kernel);
+    for (int i = 0; i < scopes.count; i++)   // the registers of a role are stored by TMA
+        scope_walk(context->arena, kernel, &scopes.items[i], i == 0 ? find_work : find_effect, &m);
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &m};
     do {   // a reduction from shared memory needs a second round, with its source's layout
         m.changed = false;
         rewrite_block(&mapper, &kernel->body);
-        if (m.changed) keep_analyses(context->analyses, 0), pass_layout_inference(context, kernel);
+        if (m.changed) pass_layout_inference(context, kernel);
         any |= m.changed;
     } while (m.changed && diag_errors(context->sink) == errors);
     any |= mark_matrix_copies(context, kernel);

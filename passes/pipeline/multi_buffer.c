@@ -18,7 +18,6 @@
 // The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
-#include "passes/analyses.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/numbers.h"

@@ -153,7 +153,7 @@ class Check:
 
 
 # codes below T07xx that are a failure of tilec or of the comparison; T0714: no variant takes the arguments
-WRONG = {"T0503", "T0504", "T0505", "T0506", "T0509", "T0510"}
+WRONG = {"T0503", "T0504", "T0505", "T0506", "T0509"}
 
 
 def check_seed(options, seed):

@@ -1,11 +1,10 @@
 // What passes rely on (passes/preconditions.def): each precondition that a row of passes.def declares is broken once,
-// and the runner names the pass and the precondition. What they keep (passes/analyses.def).
+// and the runner names the pass and the precondition.
 // covers T0509
-// covers T0510
 // covers T0511
 #include "ir/build.h"
 #include "ir/match.h"
-#include "passes/analyses.h"
+#include "passes/pass.h"
 #include "tests/unit/unit.h"
 #include <string.h>
 
@@ -74,8 +73,7 @@ static Func *kernel_of(Arena *arena, Stage stage, Stmt *inner) {
 }
 
 static PassContext context_of(Arena *arena, const Func *kernel) {
-    return (PassContext){
-        .arena = arena, .target = target_named("sm_90a"), .kernel = kernel, .analyses = NEW(arena, Analyses)};
+    return (PassContext){.arena = arena, .target = target_named("sm_90a"), .kernel = kernel};
 }
 
 static void each_is_looked_at(void **state) {
@@ -115,7 +113,7 @@ static void each_pass_says_what_it_relies_on(void **state) {
     assert_int_equal(used, (1 << PRE_COUNT) - 1);   // none is declared by no pass
 }
 
-// ---- analyses ----
+// ---- what a pass changes and does not say ----
 
 static Func *grid_kernel(Arena *arena, Stmt **grid) {
     Func *kernel = NEW(arena, Func);
@@ -125,37 +123,6 @@ static Func *grid_kernel(Arena *arena, Stmt **grid) {
     (*grid)->grid.threads = e_int(arena, 128);
     block_push(arena, &kernel->body, *grid);
     return kernel;
-}
-
-static void analyses_are_computed_when_needed(void **state) {
-    Stmt *grid;
-    Func *kernel = grid_kernel(*state, &grid);
-    PassContext context = context_of(*state, kernel);
-    const ThreadScopeVec *scopes = kernel_scopes(&context, kernel);
-    assert_int_equal(scopes->count, 1);
-    assert_int_equal(scopes->items[0].threads, 128);
-    assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SCOPES);
-    keep_analyses(context.analyses, 1 << ANALYSIS_SCOPES);
-    assert_int_equal(context.analyses->valid, 1 << ANALYSIS_SCOPES);
-    keep_analyses(context.analyses, 0);
-    assert_int_equal(context.analyses->valid, 0);
-}
-
-static void stale_analyses_are_found(void **state) {
-    Stmt *grid;
-    Func *kernel = grid_kernel(*state, &grid);
-    PassContext context = context_of(*state, kernel);
-    kernel_scopes(&context, kernel);
-    assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
-    grid->grid.threads = e_int(*state, 256);
-    assert_int_equal(stale_analysis(&context), ANALYSIS_SCOPES);
-    context.sink = diag_sink_new(*state);
-    report_stale_analysis(&context, "select");
-    assert_int_equal(diag_view(context.sink, 0).code, T_STALE_ANALYSIS);
-    assert_non_null(strstr(diag_view(context.sink, 0).message, "pass 'select' keeps"));
-    assert_non_null(strstr(diag_view(context.sink, 0).message, analysis_text(ANALYSIS_SCOPES)));
-    keep_analyses(context.analyses, 0);
-    assert_int_equal(stale_analysis(&context), ANALYSIS_COUNT);
 }
 
 static void hidden_changes_are_found(void **state) {
@@ -173,19 +140,8 @@ static void hidden_changes_are_found(void **state) {
     assert_int_equal(diag_view(context.sink, 0).code, T_HIDDEN_CHANGE);
 }
 
-// Each analysis that some pass keeps has a text for docs/reference/passes.md, and no pass keeps what does not exist.
-static void passes_keep_analyses(void **state) {
-    (void)state;
-    for (int p = 0; pass_at(p); p++) assert_int_equal(pass_at(p)->keeps >> ANALYSIS_COUNT, 0);
-    for (int i = 0; i < ANALYSIS_COUNT; i++) assert_true(*analysis_text((Analysis)i));
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_ARENA(each_is_looked_at),
-                                       IN_ARENA(each_pass_says_what_it_relies_on),
-                                       IN_ARENA(analyses_are_computed_when_needed),
-                                       IN_ARENA(stale_analyses_are_found),
-                                       IN_ARENA(hidden_changes_are_found),
-                                       IN_ARENA(passes_keep_analyses)};
+    const struct CMUnitTest tests[] = {IN_ARENA(each_is_looked_at), IN_ARENA(each_pass_says_what_it_relies_on),
+                                       IN_ARENA(hidden_changes_are_found)};
     return run(tests);
 }
