@@ -26,23 +26,21 @@ static void set_tiles(Arena *a, const Func *kernel, int64_t m, int64_t n, FuncCo
     cost->extents[COST_COLUMNS] = extent_of(grid->grid.iters[1].end, n, &cost->terms.tile_columns);
 }
 
-// The cost of a kernel of the source; NULL: it depends on values that are known only in the kernel.
-static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Specialization *how) {
+// The cost of a kernel of the source with this tile; NULL: it depends on values that are known only in the kernel.
+static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Specialization *how, TileCandidate tile) {
     Arena *a = search->arena;
     const Target *target = search->target;
-    TileCandidate tile = {.split = (int)attr_int(kernel->attrs, ATTR_SPLIT, 1)};
+    Specialization shaped;
     bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(how);
     FuncCost *cost = NEW(a, FuncCost);
     for (int i = 0; i < COST_EXTENTS; i++) cost->extents[i] = e_int(a, 1);
     if (by_loop && !cooperative_tile(a, target, kernel, &tile.m, &tile.n, &tile.cost)) {
-        Answer answer = {.kernel = kernel, .how = *how};
-        answer_estimate(search, &answer);
-        bool aliased = aliases_epilogue(search, &answer);
         cost->extents[COST_COPIES] = grid_tiles(a, func_grid(kernel));
-        cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, aliased, &cost->terms);
+        cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, tile.alias_epilogue, &cost->terms);
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
-    if (!by_loop) tile.cost = cost_pingpong_split(target, answer_of(search, kernel).kernel, tile.split);
+    const Func *swapped = by_loop ? NULL : operands_swapped(a, target, kernel, &shaped);
+    if (!by_loop) tile.cost = cost_pingpong_split(target, swapped ? swapped : kernel, tile.split);
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
@@ -51,18 +49,19 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Spe
     return steps ? cost : NULL;
 }
 
-// All variants of a source kernel have a cost, or none has.
-static void set_costs(const TileSearch *search, int count, Func **variants, const Specialization *how) {
+// If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent. All variants of a
+// source kernel have a cost, or none has.
+static void set_costs(const TileSearch *search, const TileVec *tiles, int count, Func **variants) {
     bool known = true;
-    for (int i = 0; i < count; i++) known &= (variants[i]->cost = cost_of(search, variants[i], &how[i])) != NULL;
-    for (int i = 0; i < count && !known; i++) variants[i]->cost = NULL;
-    for (int i = 0; i + 1 < count; i++) attr_set_ints(search->arena, &variants[i]->attrs, ATTR_TILE_VARIANT, 0, NULL);
-}
-
-// If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent.
-static void balance_tiles(const TileSearch *search, Func *kernel, const Specialization *how) {
-    if (is_cooperative_by_loop(how) && tiles_balance(search->arena, kernel))
-        ((Stmt *)func_grid(kernel))->grid.persistent = true;
+    for (int v = 0; v < count; v++) {
+        Specialization how = specialization_of(search->arena, search->target, variants[v]);
+        if (is_cooperative_by_loop(&how) && tiles_balance(search->arena, variants[v]))
+            ((Stmt *)func_grid(variants[v]))->grid.persistent = true;
+        if (v < tiles->count) variants[v]->cost = cost_of(search, variants[v], &how, tiles->items[v]);
+        known &= variants[v]->cost != NULL;
+        if (v + 1 < tiles->count) attr_set_ints(search->arena, &variants[v]->attrs, ATTR_TILE_VARIANT, 0, NULL);
+    }
+    for (int v = 0; v < tiles->count && !known; v++) variants[v]->cost = NULL;
 }
 
 // A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single
@@ -90,22 +89,15 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
     memset(&merged.funcs, 0, sizeof merged.funcs);
     for (int i = 0; i < module->funcs.count; i++) {
         Func *variants[MOST_VARIANTS] = {module->funcs.items[i]};
-        int count = 1;
-        bool tiles_chosen = false;
-        if (variants[0]->kind == FUNC_KERNEL) {
-            const TileVec *tiles = &tile_choice(search, variants[0])->tiles;
-            tiles_chosen = tiles->count > 0;
-            for (; count < tiles->count; count++) variants[count] = others[count - 1]->funcs.items[i];
-            for (int v = 0; v < tiles->count; v++)
-                if (tiles->items[v].split != 1)
-                    attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
-        }
-        Specialization how[MOST_VARIANTS] = {0};
-        for (int v = 0; v < count && variants[v]->kind == FUNC_KERNEL; v++) {
-            how[v] = specialization_of(search->arena, search->target, variants[v]);
-            balance_tiles(search, variants[v], &how[v]);
-        }
-        if (tiles_chosen) set_costs(search, count, variants, how);
+        const TileVec none = {0};
+        bool is_kernel = variants[0]->kind == FUNC_KERNEL;
+        const TileVec *tiles = is_kernel ? &tile_choice(search, variants[0])->tiles : &none;
+        int count = tiles->count > 1 ? tiles->count : 1;
+        for (int v = 1; v < count; v++) variants[v] = others[v - 1]->funcs.items[i];
+        for (int v = 0; v < tiles->count; v++)
+            if (tiles->items[v].split != 1)
+                attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
+        if (is_kernel) set_costs(search, tiles, count, variants);
         add_variants(search, module, &merged, count, variants);
     }
     *module = merged;

@@ -29,17 +29,22 @@ static void remember(TileSearch *search, const Occupancy *estimate, const char *
 // depends on how full the last wave is, so no tile is the best for all problems: a few are kept, and the launch takes
 // the cheapest.
 
-Answer answer_of(const TileSearch *search, const Func *kernel) {
-    Answer answer = {0};
-    answer.kernel = operands_swapped(search->arena, search->target, kernel, &answer.how);
-    if (answer.kernel) return answer;
-    return (Answer){.kernel = kernel, .how = specialization_of(search->arena, search->target, kernel)};
-}
+// Whether and how a candidate will be warp-specialized, asked once.
+typedef struct Answer {
+    const Func *kernel;   // with operands swapped, if the pass swap-operands will do so
+    Specialization how;
+    Occupancy estimate;
+    int64_t staging;
+} Answer;
 
-// With what needs time and only candidates need.
-void answer_estimate(const TileSearch *search, Answer *answer) {
-    answer->estimate = occupancy_estimate(search->arena, answer->kernel, search->target);
-    answer->staging = specialized_staging(search->arena, search->target, answer->kernel, &answer->how);
+static Answer answer_of(const TileSearch *search, const Func *kernel) {
+    Answer answer = {.kernel = kernel};
+    const Func *swapped = operands_swapped(search->arena, search->target, kernel, &answer.how);
+    if (swapped) answer.kernel = swapped;
+    else answer.how = specialization_of(search->arena, search->target, kernel);
+    answer.estimate = occupancy_estimate(search->arena, answer.kernel, search->target);
+    answer.staging = specialized_staging(search->arena, search->target, answer.kernel, &answer.how);
+    return answer;
 }
 
 // Bytes of shared memory with the epilogue's staging, and `more`.
@@ -112,13 +117,9 @@ static void add_candidate(TileSearch *search, const TileChoice *choice, TileVec 
     vec_push(search->arena, tiles, *tile);
 }
 
-bool aliases_epilogue(const TileSearch *search, const Answer *answer) {
-    return answer->staging > 0 && shared_with(search, answer, 0) == answer->estimate.shared;
-}
-
 static void compare_cooperative(TileSearch *search, TileChoice *choice, const Answer *answer, TileCandidate tile) {
     const Func *kernel = answer->kernel;
-    tile.alias_epilogue = aliases_epilogue(search, answer);
+    tile.alias_epilogue = answer->staging > 0 && shared_with(search, answer, 0) == tile.ring;
     if (shared_with(search, answer, 0) > search->target->shared_block) return;
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
@@ -141,14 +142,6 @@ static void order_cooperative(TileChoice *choice) {
     for (int i = 1; i < choice->tiles.count; i++) swap_tiles(&choice->tiles, i - 1, i);
 }
 
-// (Not with swapped operands: partial results would be stored element by element.)
-static void compare_workspace_split(TileSearch *search, TileChoice *choice, const Func *kernel, const Answer *answer,
-                                    TileCandidate tile) {
-    if (answer->kernel != kernel || !can_split_k_workspace(kernel)) return;
-    tile.split = BY_WORKSPACE;
-    add_candidate(search, choice, &choice->splits, &tile);
-}
-
 // Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles.
 static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
     enum {
@@ -165,7 +158,6 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
     Answer answer = answer_of(search, kernel);
-    answer_estimate(search, &answer);
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &answer.estimate),
                           .ring = answer.estimate.shared,
@@ -179,8 +171,9 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     tile.cost = cost_pingpong(search->target, answer.kernel, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     compare_splits(search, choice, answer.kernel, tile);
-    compare_workspace_split(search, choice, kernel, &answer, tile);
     add_candidate(search, choice, &choice->tiles, &tile);
+    tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
+    if (answer.kernel == kernel && can_split_k_workspace(kernel)) add_candidate(search, choice, &choice->splits, &tile);
 }
 
 // Problems (m, n, k) that the kept tiles are chosen for: square ones and others; behind them those with few tiles of C
@@ -354,7 +347,6 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
     Answer answer = answer_of(search, kernel);
-    answer_estimate(search, &answer);
     if (is_cooperative_by_loop(&answer.how))   // its roles set their own register counts
         answer.estimate.fits = shared_with(search, &answer, 0) <= search->target->shared_block;
     remember(search, &answer.estimate, tunables_text(search->arena, kernel));

@@ -2,7 +2,6 @@
 #pragma once
 #include "passes/cost/cost.h"
 #include "passes/cost/search.h"
-#include "passes/specialize/warp_specialize.h"
 
 enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };
 enum { PROBLEMS = 23, DEEP_PROBLEMS = 23 };   // of search.c
@@ -31,15 +30,5 @@ struct TileChoice {
 // The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile);
 
-// Whether and how a kernel will be warp-specialized, asked once.
-typedef struct Answer {
-    const Func *kernel;   // with operands swapped, if the pass swap-operands will do so
-    Specialization how;
-    Occupancy estimate;   // answer_estimate
-    int64_t staging;
-} Answer;
-Answer answer_of(const TileSearch *search, const Func *kernel);
-void answer_estimate(const TileSearch *search, Answer *answer);
 // The choice of a source kernel; variants of one name (other line or condition) have their own.
 TileChoice *tile_choice(TileSearch *search, const Func *kernel);
-bool aliases_epilogue(const TileSearch *search, const Answer *answer);   // TileCandidate.alias_epilogue

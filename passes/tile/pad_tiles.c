@@ -112,11 +112,6 @@ static int64_t tiles_bytes(const TilePadding *w, const Block *block, int64_t sta
     return bytes;
 }
 
-static bool has_room(const TilePadding *w, const Func *kernel, const Specialization *how, int64_t staging) {
-    int64_t bytes = tiles_bytes(w, &kernel->body, 1) + pingpong_barriers(MOST_SLOTS);
-    return specialized_shared(w->target, how, staging, bytes) <= w->target->shared_block;
-}
-
 // ---- how ----
 
 static void pad_call(const TilePadding *w, Stmt *stmt) {
@@ -167,7 +162,8 @@ bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
     for (w.span = 0; w.span < TMA_SPANS; w.span++) {
         w.wider = map_new(arena);
         find_narrow(&w, kernel);
-        if (w.span == TMA_SPANS - 1 || has_room(&w, kernel, &how, staging)) break;
+        int64_t bytes = tiles_bytes(&w, &kernel->body, 1) + pingpong_barriers(MOST_SLOTS);
+        if (w.span == TMA_SPANS - 1 || specialized_shared(target, &how, staging, bytes) <= target->shared_block) break;
     }
     if (map_count(w.wider) == 0) return false;
     find_other(&w, kernel);
