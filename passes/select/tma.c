@@ -191,6 +191,8 @@ static const char *move_problem(const Target *target, const Region *at, const Re
 }
 
 const char *tma_load_problem(const Target *target, const Stmt *copy) {
+    Via via = via_of(copy);   // (select says why there are no bulk copies)
+    if (via != VIA_NONE && via != VIA_TMA && via != VIA_BULK) return "@via names another mechanism";
     return move_problem(target, copy_of(copy).src, copy_of(copy).dst);
 }
 

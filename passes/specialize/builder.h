@@ -57,17 +57,18 @@ typedef struct RoleBuilder {
 // Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-const Stmt *pipelined_loop(const Stmt *grid);   // the first one of its body; NULL: none
+const Stmt *pipelined_loop(const Stmt *grid);                   // the first one of its body; NULL: none
+typedef enum { LOADS_ALL, LOADS_WAITING, LOADS_AHEAD } Loads;   // AHEAD: `@independent` tensors
+int64_t loaded_bytes(const Func *kernel, const Stmt *loop, Loads loads);
 
-// Sets `how` to cooperative consumers, or says why there can be none.
-void cooperative_specialization(Arena *arena, const Target *target, const Func *kernel, Specialization *how);
+// With cooperative consumers, or why there can be none.
+Specialization cooperative_specialization(Arena *arena, const Target *target, const Func *kernel);
 // One statement of the kernel (or one of each branch) writes the buffer, and no CTA reads it after that.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
 int cooperative_warpgroups(const Target *target, const Func *kernel);   // consumer warpgroups
 bool cooperative_equal_tiles(Arena *arena,
                              const Func *kernel);   // all tiles have the same number of steps: CTAs are persistent
-bool specialize_cooperative(PassContext *context,
-                            Func *kernel);   // false: not all copies and gemms are by TMA and wgmma
+bool specialize_cooperative(PassContext *context, Func *kernel);   // false: it cannot be any more
 
 // Registers that each thread starts with, in whole units; more than a thread may have where the warpgroups are few.
 int64_t initial_registers(const Target *target, int warpgroups);

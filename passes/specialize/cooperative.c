@@ -134,14 +134,6 @@ static void push_setup(Maker *m, Block *out) {
     block_publish_mbarriers(p->arena, out, false, p->loc);
 }
 
-static bool all_chosen(const RolePlan *plan) {
-    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
-        if (is_call(stmt, OP_GEMM) && !via_is(stmt, VIA_WGMMA)) return false;
-        if (loaded_tile(stmt) && !gathers_tile(plan->target, stmt) && !via_is(stmt, VIA_TMA)) return false;
-    }
-    return true;
-}
-
 static void find_single_use(const RolePlan *plan) {
     VEC_EACH_PTR (TileRing, ring, &plan->rings) {
         const RoleTile *tile = ring->tiles.items[0];
@@ -173,23 +165,18 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
 
 bool specialize_cooperative(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
-    const Target *target = context->target;
     RolePlan plan;
-    if (ws_analyze(a, target, kernel, &plan) || !all_chosen(&plan) || plan.grid->grid.count != 1) return false;
+    if (ws_analyze(a, context->target, kernel, &plan)) return false;
     Stmt *grid = (Stmt *)plan.grid;
-    RoleBuilder p = {.context = context,
-                     .arena = a,
-                     .grid = grid,
-                     .groups = kernel_groups(kernel),
-                     .loc = grid->loc,
-                     .block = grid->grid.iters[0].var,
-                     .consumers = plan.consumers};
+    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
+    p.groups = kernel_groups(kernel);
+    p.consumers = plan.consumers;
     Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
     bool sections = attr_get(grid->attrs, ATTR_LPT), persistent = sections || cooperative_equal_tiles(a, kernel);
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
-        const char *problem = ws_analyze(a, target, kernel, &plan);   // of the remaining statements
+        const char *problem = ws_analyze(a, context->target, kernel, &plan);   // of the remaining statements
         EXPECT(context->failure, !problem, "not cooperative without its scalars: %s", problem);
     }
     if (!persistent) find_single_use(&plan);

@@ -287,20 +287,15 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
             push_last_gathered(m, ring, &role->role.body);
 }
 
-static void push_loading_roles(Maker *m, const Func *kernel, Block *out) {
-    int64_t lanes = m->builder->context->target->warp_lanes;
-    if (!m->separate) push_filling_role(m, kernel, "load", loading_warps(m) * lanes, ROLE_LOAD, out);
+void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
+    const ThreadGroup *load = &m->builder->groups.of[GROUP_LOAD], *transpose = &m->builder->groups.of[GROUP_TRANSPOSE];
+    if (!m->separate) push_filling_role(m, kernel, "load", load->threads, ROLE_LOAD, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (!m->separate || ring->producer != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", ring->tiles.items[0]->buf->name);
         m->own = ring;
-        push_filling_role(m, kernel, name, ring->warps * lanes, ROLE_LOAD, out);
+        push_filling_role(m, kernel, name, ring->warps * m->builder->context->target->warp_lanes, ROLE_LOAD, out);
     }
     m->own = NULL;
-}
-
-void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
-    int64_t transposing = m->builder->groups.of[GROUP_TRANSPOSE].threads;
-    push_loading_roles(m, kernel, out);
-    if (m->plan->transposes) push_filling_role(m, kernel, "transpose", transposing, ROLE_TRANSPOSE, out);
+    if (transpose->count) push_filling_role(m, kernel, "transpose", transpose->threads, ROLE_TRANSPOSE, out);
 }

@@ -19,12 +19,7 @@
 #include "support/numbers.h"
 #include <string.h>
 
-static const char *const names[] = {
-    [GROUP_LOAD] = "load",
-    [GROUP_LOAD_AHEAD] = "load_ahead",
-    [GROUP_TRANSPOSE] = "transpose",
-    [GROUP_COMPUTE] = "compute",
-};
+static const char *const names[] = {"load", "load_ahead", "transpose", "compute"};
 _Static_assert(COUNT_OF(names) == GROUP_COUNT, "a group without its name");
 
 // ---- the attributes ----
@@ -51,15 +46,9 @@ void drop_groups(Stmt *grid) {
     attr_remove(&grid->attrs, ATTR_EACH);
 }
 
-static bool same_group(const ThreadGroup *a, const ThreadGroup *b) {
-    return a->count == b->count && a->threads == b->threads && a->registers == b->registers;
-}
-
 // False: the grid has them.
 static bool write_groups(Arena *arena, Stmt *grid, const Groups *asked, const Groups *groups) {
-    bool same = asked->each == groups->each;
-    for (int id = 0; id < GROUP_COUNT; id++) same &= same_group(&asked->of[id], &groups->of[id]);
-    if (same) return false;
+    if (asked->each == groups->each && !memcmp(asked->of, groups->of, sizeof groups->of)) return false;
     drop_groups(grid);
     for (int id = 0; id < GROUP_COUNT; id++) {
         const ThreadGroup *group = &groups->of[id];
@@ -76,18 +65,10 @@ static bool write_groups(Arena *arena, Stmt *grid, const Groups *asked, const Gr
 
 // ---- the decision ----
 
-static int64_t loaded_bytes(const Func *kernel, const Stmt *loop, bool ahead) {
-    int64_t bytes = 0;
-    FOR_EACH_ITEM (stmt, &loop->loop.body)
-        if (is_call(stmt, OP_COPY) && tensor_is_independent(kernel, copy_of(stmt).src->buf) == ahead)
-            bytes += region_bytes(copy_of(stmt).dst);
-    return bytes;
-}
-
 // Where some loads need not wait for the kernel launched before (`@pdl`), a warp of its own issues them.
 static bool loads_ahead(const Target *target, const Func *kernel, const Stmt *loop) {
     if (!loop || !attr_get(func_grid(kernel)->attrs, ATTR_PDL) || !target_has(target, FEATURE_PDL)) return false;
-    return loaded_bytes(kernel, loop, true) > 0 && loaded_bytes(kernel, loop, false) > 0;
+    return loaded_bytes(kernel, loop, LOADS_AHEAD) > 0 && loaded_bytes(kernel, loop, LOADS_WAITING) > 0;
 }
 
 // Two warpgroups start with all that a thread may have. Else the loading threads give up what the others need.
@@ -127,14 +108,12 @@ static const char *registers_problem(Arena *arena, const Target *target, const F
     int64_t least = target->registers_least, needed = fragment_registers(target, kernel, how->sharers);
     bool units = loading % target->register_unit == 0 && computing % target->register_unit == 0;
     bool enough = loading >= least && computing >= larger(least, needed) && computing <= target->registers_thread;
-    if (loading == 0 && computing == 0) return NULL;
-    if (units && enough && how->producers * loading + how->consumers * computing <= all) return NULL;
+    bool within = how->producers * loading + how->consumers * computing <= all;
+    if ((!loading && !computing) || (units && enough && within)) return NULL;
     return arena_printf(
-        arena,
-        "registers are 0 for all groups, or multiples of %d: %lld at least, for `compute` %lld to %d, and "
-        "%lld for a thread of each warpgroup together",
-        target->register_unit, (long long)least, (long long)larger(least, needed), target->registers_thread,
-        (long long)all);
+        arena, "registers are 0, or multiples of %d from %lld to %d; `compute` needs %lld, and %lld are in all",
+        target->register_unit, (long long)least, target->registers_thread, (long long)larger(least, needed),
+        (long long)(all * target_warpgroup(target)));
 }
 
 static const char *groups_problem(Arena *arena, const Stmt *grid, const Groups *asked, const Groups *groups) {
@@ -145,7 +124,7 @@ static const char *groups_problem(Arena *arena, const Stmt *grid, const Groups *
         if (id == GROUP_COUNT || groups->of[id].count == 0)
             return arena_printf(arena, "nothing is for '%s' to do", name);
         const ThreadGroup *group = &groups->of[id];
-        if (!same_group(group, &asked->of[id]))
+        if (memcmp(group, &asked->of[id], sizeof *group))
             return arena_printf(arena, "it would be @group(%s, %lld, %lld, %lld)", name, (long long)group->count,
                                 (long long)group->threads, (long long)group->registers);
     }
@@ -160,7 +139,7 @@ static bool is_product_loop(const Stmt *stmt, void *user) {
 }
 
 static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, const char *why) {
-    bool able = target_has(context->target, FEATURE_WGMMA) && target_has(context->target, FEATURE_TMA);
+    bool able = target_has(context->target, FEATURE_WGMMA) && !attr_get(kernel->attrs, ATTR_FALLBACK);
     bool asked = attr_get(grid->attrs, ATTR_GROUP) || attr_get(grid->attrs, ATTR_EACH);
     if (asked && able) return diag(context->sink, grid->loc, T_GROUPS, why), false;
     drop_groups(grid);
@@ -175,9 +154,10 @@ bool pass_plan(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
     Stmt *grid = (Stmt *)func_grid(kernel);
-    if (!grid || attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
+    if (!grid) return false;
     Specialization how = specialization_of(a, target, kernel);
-    if (how.kind == WS_NONE) return leave_whole(context, kernel, grid, how.why);
+    if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))
+        return leave_whole(context, kernel, grid, how.why);
     Groups asked = kernel_groups(kernel), groups = groups_of(target, kernel, &how, &asked);
     const char *why = groups_problem(a, grid, &asked, &groups);
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);

@@ -1,7 +1,7 @@
 // The decision on warp specialization: is a kernel specialized, and are its consumers ping-pong or cooperative? It
 // depends on the main loop, its trip count, and the registers and shared memory of the roles. `plan` asks for it and the
 // cost models do (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
-// warp_specialize.c and cooperative.c, leaves a kernel as it is if its copies have no slots or other mechanisms after all.
+// warp_specialize.c and cooperative.c, falls back if its copies have no slots after all.
 #include "ir/channels.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
@@ -195,33 +195,32 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 
 // ---- ping-pong or cooperative ----
 
+static Specialization none(const char *why) {
+    return (Specialization){.why = why};
+}
+
 // Ping-pong if the kernel is one loop of loads and MMAs, its trips are known and one warpgroup holds the tile; else
 // cooperative, unless ws_analyze finds a reason against that; else neither, for that reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
     const Attr *whole = grid ? attr_get(grid->attrs, ATTR_NO_SPECIALIZE) : NULL;
     Groups asked = kernel_groups(kernel);
-    int64_t count = asked.of[GROUP_COMPUTE].count;
-    Specialization how = {.why = whole && whole->count ? whole->args[0].text : "its grid has @no_specialize"};
-    if (whole) return how;
-    if (has_channels(kernel)) return how.why = "it has channels of its own", how;
+    int count = (int)asked.of[GROUP_COMPUTE].count, most = func_cluster(kernel) > 1 ? 1 : PINGPONG_MOST;
+    if (whole) return none(whole->count ? whole->args[0].text : "its grid has @no_specialize");
+    if (has_channels(kernel)) return none("it has channels of its own");
     const Stmt *loop = only_loop(target, kernel);
     bool is_plain = loop && trips_serve(arena, kernel, loop), holds = is_plain && holds_pingpong(target, kernel);
+    if (asked.each && count > most)
+        return none(arena_printf(arena, "groups with tiles of their own: at most %d", most));
+    if (asked.each && !is_plain)
+        return none("it is not one loop of loads by TMA and products by wgmma, of a known length");
+    if (asked.each && !holds) return none("one warpgroup has too few registers for its tile");
     if (holds && (asked.each || !count)) {
-        int most = func_cluster(kernel) > 1 ? 1 : PINGPONG_MOST;
-        if (count > most)
-            return how.why = arena_printf(arena, "%d group%s at most can compute tiles of their own", most,
-                                          most > 1 ? "s" : ""),
-                   how;
-        int consumers = count ? (int)count : pingpong_consumers(target, kernel, loop);
+        int consumers = count ? count : pingpong_consumers(target, kernel, loop);
         return (Specialization){
             .kind = WS_PINGPONG, .loop = loop, .consumers = consumers, .producers = 1, .sharers = 1};
     }
-    if (asked.each)
-        return how.why = is_plain ? "one warpgroup has too few registers for its tile"
-                                  : "it is not one loop of loads by TMA and products by wgmma, of a known length",
-               how;
-    cooperative_specialization(arena, target, kernel, &how);
+    Specialization how = cooperative_specialization(arena, target, kernel);
     how.too_large = is_plain;
     return how;
 }

@@ -179,17 +179,15 @@ static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, co
     else block_push(p->arena, out, started);
 }
 
-typedef enum { LOADS_ALL, LOADS_WAITING, LOADS_AHEAD } Loads;   // AHEAD: `@independent` tensors
-
-static bool is_loaded(const RoleBuilder *p, const Stmt *stmt, Loads loads) {
+static bool is_loaded(const Func *kernel, const Stmt *stmt, Loads loads) {
     if (!is_call(stmt, OP_COPY)) return false;
-    return loads == LOADS_ALL || tensor_is_independent(p->kernel, copy_of(stmt).src->buf) == (loads == LOADS_AHEAD);
+    return loads == LOADS_ALL || tensor_is_independent(kernel, copy_of(stmt).src->buf) == (loads == LOADS_AHEAD);
 }
 
-static int64_t loaded_bytes(const RoleBuilder *p, Loads loads) {
+int64_t loaded_bytes(const Func *kernel, const Stmt *loop, Loads loads) {
     int64_t bytes = 0;
-    FOR_EACH_ITEM (stmt, &p->loop->loop.body)
-        if (is_loaded(p, stmt, loads)) bytes += region_bytes(copy_of(stmt).dst);
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (is_loaded(kernel, stmt, loads)) bytes += region_bytes(copy_of(stmt).dst);
     return bytes;
 }
 
@@ -205,10 +203,11 @@ static void push_load_role(RoleBuilder *p, const char *name, const ThreadGroup *
     Block *body = &loop->loop.body;
     subst_var(subst, p->loop->loop.iters[0].var, k);
     push_slot_wait(p, p->empty, &counter, body);
-    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter), integer(p, loaded_bytes(p, loads)), body);
+    push_on(p, OP_MBARRIER_EXPECT, p->full, slot_index(p, &counter),
+            integer(p, loaded_bytes(p->kernel, p->loop, loads)), body);
     FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
         if (is_scalar(stmt)) block_push(a, body, clone_stmt(a, subst, stmt));
-        else if (is_loaded(p, stmt, loads)) push_started_copy(p, stmt, subst, &counter, body);
+        else if (is_loaded(p->kernel, stmt, loads)) push_started_copy(p, stmt, subst, &counter, body);
     }
     push_advance(p, &counter, body);
     if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
@@ -399,11 +398,6 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     set_grid(&p, cluster ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);
 }
 
-static bool by_wgmma(const Stmt *loop) {   // as select chose
-    const Stmt *gemm = block_first_call(&loop->loop.body, OP_GEMM);
-    return gemm && via_is(gemm, VIA_WGMMA);
-}
-
 // Without slots no load can run ahead: falls back to mechanisms that need no roles.
 static void fall_back(Arena *arena, Func *kernel) {
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
@@ -415,7 +409,7 @@ static void fall_back(Arena *arena, Func *kernel) {
 static bool specialize(PassContext *context, Func *kernel, Stmt *grid) {
     if (planned_kind(kernel) == WS_COOPERATIVE) return specialize_cooperative(context, kernel);
     const Stmt *loop = pipelined_loop(grid);
-    if (!loop || !by_wgmma(loop)) return false;
+    if (!loop) return false;
     if (multi_buffers_everything(loop)) specialize_pingpong(context, kernel, grid);
     else fall_back(context->arena, kernel);
     return true;

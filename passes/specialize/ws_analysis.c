@@ -488,7 +488,8 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (plan->computed) return "the addresses of its loads depend on computed values";
     int warpgroups = plan->consumers = cooperative_warpgroups(target, kernel);
     if (warpgroups > MOST_WARPGROUPS || plan->rows / WGMMA_ROWS % warpgroups)
-        return arena_printf(arena, "the rows of its tile are not a multiple of %d groups'", warpgroups);
+        return arena_printf(arena, "%d groups cannot share its tile: at most %d do, of whole strips of %d rows",
+                            warpgroups, MOST_WARPGROUPS, WGMMA_ROWS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups + producers))
         return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
@@ -506,12 +507,12 @@ static int64_t transposed_slots(const RolePlan *plan, const Func *kernel) {
     return bytes;
 }
 
-void cooperative_specialization(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
+Specialization cooperative_specialization(Arena *arena, const Target *target, const Func *kernel) {
     RolePlan plan;
     const Stmt *store;
-    *how = (Specialization){.why = ws_analyze(arena, target, kernel, &plan)};
-    if (how->why) return;
-    *how = (Specialization){.kind = WS_COOPERATIVE,
+    const char *why = ws_analyze(arena, target, kernel, &plan);
+    if (why) return (Specialization){.why = why};
+    return (Specialization){.kind = WS_COOPERATIVE,
                             .transposes = plan.transposes,
                             .gathers = plan_gathers(&plan),
                             .consumers = plan.consumers,
