@@ -102,6 +102,23 @@ static bool combination(Sema *s, const Node *func, const Node *test, ChoiceVec *
     return true;
 }
 
+// One parameter takes all values of a name: of the type that the first typed one has, else floats where one is a float.
+static void agree_on_type(Sema *s, Combinations *all, int at) {
+    Type type = TYPE_NONE;
+    bool floats = false;
+    VEC_EACH (ChoiceVec, one, all) {
+        SemaValue value = one->items[at].value;
+        if (type == TYPE_NONE && value.kind == VALUE_EXPR) type = value_type(s, value);
+        floats |= value.kind == VALUE_FLOAT;
+    }
+    VEC_EACH (ChoiceVec, one, all) {
+        SemaValue *value = &one->items[at].value;
+        if (is_poison(*value)) continue;   // of a name for types
+        if (type != TYPE_NONE) *value = value_expr(s, to_type(s, *value, type), value->span);
+        else if (floats && value->kind == VALUE_INT) *value = value_float((double)value->integer, value->span);
+    }
+}
+
 int combinations(Sema *s, const Node *node, const ChoiceVec **out) {
     Combinations all = {0};
     const Node *missing = NULL;
@@ -121,6 +138,7 @@ int combinations(Sema *s, const Node *node, const ChoiceVec **out) {
     if (tests == 0 && combination(s, node, NULL, &plain, &missing)) add_combination(s, &all, &plain);
     if (all.count == 0 && diag_errors(s->sink) == before && missing)
         diag(s->sink, missing->span, T_NO_COMPILE_VALUE, missing->text, missing->text);
+    for (int i = 0; all.count > 0 && i < all.items[0].count; i++) agree_on_type(s, &all, i);
     s->scope = scope;
     *out = all.items;
     return diag_errors(s->sink) > before ? 0 : all.count;
