@@ -81,7 +81,8 @@ static void set_registers(const Target *target, const Func *kernel, const Specia
     bool stays = (how->loop && how->consumers == 1) || (compute->count && !compute->registers);
     *loading = stays ? 0 : producer_registers(target, how->consumers, how->producers, most, needed);
     if (load->count) *loading = load->registers;
-    *computing = *loading ? consumer_registers(target, how->consumers, how->producers, *loading) : 0;
+    bool some = *loading > 0 && *loading <= target->registers_thread;
+    *computing = some ? consumer_registers(target, how->consumers, how->producers, *loading) : 0;
     if (compute->count) *computing = compute->registers;
 }
 
@@ -107,9 +108,10 @@ static const char *registers_problem(Arena *arena, const Target *target, const F
     int64_t warpgroups = how->producers + how->consumers, all = warpgroups * initial_registers(target, (int)warpgroups);
     int64_t least = target->registers_least, needed = fragment_registers(target, kernel, how->sharers);
     bool units = loading % target->register_unit == 0 && computing % target->register_unit == 0;
-    bool enough = loading >= least && computing >= larger(least, needed) && computing <= target->registers_thread;
-    bool within = how->producers * loading + how->consumers * computing <= all;
-    if ((!loading && !computing) || (units && enough && within)) return NULL;
+    bool enough = loading >= least && computing >= larger(least, needed);
+    bool few = loading <= target->registers_thread && computing <= target->registers_thread;
+    if (loading == 0 && computing == 0) return NULL;
+    if (units && enough && few && how->producers * loading + how->consumers * computing <= all) return NULL;
     return arena_printf(
         arena, "registers are 0, or multiples of %d from %lld to %d; `compute` needs %lld, and %lld are in all",
         target->register_unit, (long long)least, target->registers_thread, (long long)larger(least, needed),
