@@ -41,13 +41,13 @@ class Shape:
 SMALL = Shape(hidden=256, heads=4, groups=2, head_dim=64, intermediate=96, page=16)
 
 
-def kernels():
+def kernels(shape):
     load = lambda file, **options: tilec.torch.load(EXAMPLES / f"{file}.tile", pdl=True, **options)
     return {**load("rmsnorm", only=["rmsnorm"], independent=["w"]), **load("gemm", independent=["B"]),
             **load("rotary_append", independent=["cosine", "sine", "position", "slot"]),
             **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"]),
             **load("attention_paged", only=["attention_paged"], independent=["table", "length"]),
-            **load("attention", CAUSAL=True, namespace="tilec_causal")}
+            **load("attention", CAUSAL=True, GROUP=shape.heads // shape.groups, namespace="tilec_causal")}
 
 
 def weights(shape, device):
@@ -97,7 +97,7 @@ class Ours:
     """The block on tilec's kernels."""
 
     def __init__(self, case):
-        self.case, self.k = case, kernels()
+        self.case, self.k = case, kernels(case.shape)
         self.keys, self.values = case.keys.clone(), case.values.clone()
 
     def attention(self, q, k, v):
