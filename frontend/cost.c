@@ -1,4 +1,4 @@
-// `cost (M, N, 1, K, tile_rows = 128, ..)`: the extents of a problem, then terms by name.
+// `cost (M, N, 1, K, K * 2, 0, tile_rows = 128, ..)`: the extents of a problem, then terms by name.
 #include "frontend/sema.h"
 
 static bool take_term(Sema *s, const Node *arg, LaunchCost *terms) {

@@ -18,13 +18,19 @@
 //
 //     waves * steps * power * share - rest     at least, if the tiles of a wave draw that share of the power
 //
+// A step takes no fewer clocks than its loads (`fetch`). Each row of a tile, 128 bytes, is one line of the L2 cache where
+// the pitch is a multiple of that. Else most rows lie in two lines (`crossing`), and may start within a sector (`straddle`):
+// loads then cost up to twice as much, and a wide tile, which loads less per product, is faster.
+//
 // A launch has times in which nothing is multiplied (`rest`), so short ones are not limited. A last wave that is not
 // full is not faster (H200: 5.3 waves of 4096 cubed take as long as six).
 #pragma once
 #include <stdint.h>
 
-enum { COST_ROWS, COST_COLUMNS, COST_COPIES, COST_DEPTH, COST_EXTENTS };
-enum { COST_FEW_READERS = 2 };   // CTAs that read a tile; with more, most of it comes from the L2 cache
+// The pitches: bytes from a row to the next of the tensors whose tiles are loaded, of at most two kinds; 0: none.
+enum { COST_ROWS, COST_COLUMNS, COST_COPIES, COST_DEPTH, COST_FIRST_PITCH, COST_SECOND_PITCH, COST_EXTENTS };
+enum { COST_LINE = 128, COST_SECTOR = 32 };   // bytes of the L2 cache
+enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with more, most of it comes from the L2 cache
 
 // TERM(name, meaning). Rates are in 2^-20 clocks. 0 is no such cost.
 #define COST_TERMS(TERM)                                                                                               \
@@ -46,7 +52,12 @@ enum { COST_FEW_READERS = 2 };   // CTAs that read a tile; with more, most of it
     TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
     TERM(launch, "the same: clocks of the second launch")                                                              \
     TERM(power, "clocks of a step by what power the device has, if all multiprocessors work")                          \
-    TERM(rest, "clocks of a launch in which nothing is multiplied")
+    TERM(rest, "clocks of a launch in which nothing is multiplied")                                                    \
+    TERM(fetch, "clocks of a step's loads from the L2 cache")                                                          \
+    TERM(first_rows, "rows that a step loads, from tensors of the first pitch")                                        \
+    TERM(second_rows, "the same, of the second")                                                                       \
+    TERM(crossing, "rate of such a row in two lines of the cache")                                                     \
+    TERM(straddle, "rate of such a row that starts within a sector")
 
 #define COST_FIELD(name, meaning) int64_t name;
 typedef struct LaunchCost {
@@ -94,6 +105,23 @@ static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
     return clusters > 1 ? (double)clusters : 1;
 }
 
+// The share of rows that do not start at a multiple of `unit`, a power of two, which the tensor does.
+static inline double cost_off(int64_t pitch, int64_t unit) {
+    int64_t common = (int64_t)((uint64_t)pitch & (0 - (uint64_t)pitch));   // the largest power of two in it
+    return common == 0 || common >= unit || common < 0 ? 0 : 1 - (double)common / (double)unit;
+}
+
+static inline double cost_off_rows(const LaunchCost *c, int64_t pitch) {
+    return cost_off(pitch, COST_LINE) * (double)c->crossing + cost_off(pitch, COST_SECTOR) * (double)c->straddle;
+}
+
+// Clocks of a step's loads.
+static inline double cost_fetch(const LaunchCost *c, const int64_t extents[COST_EXTENTS]) {
+    return (double)c->fetch + ((double)c->first_rows * cost_off_rows(c, extents[COST_FIRST_PITCH]) +
+                               (double)c->second_rows * cost_off_rows(c, extents[COST_SECOND_PITCH])) /
+                                  (1 << 20);
+}
+
 // Clocks of a step of so many CTAs by what power the device has. Few multiprocessors may have a higher clock, but at a
 // higher voltage: power grows with the cube of the clock, and the clock with the cube root of their share. This line is
 // near to that from a tenth of them on.
@@ -113,11 +141,12 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     double copies = extents[COST_COPIES] > 0 ? (double)extents[COST_COPIES] : 0;
     double tiles = (double)row_tiles * (double)column_tiles * copies;
     double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
-    double step = few && c->stream > c->step ? (double)c->stream : (double)c->step;
+    double fetch = cost_fetch(c, extents), off = c->fetch > 0 ? fetch / (double)c->fetch : 1;
+    double step = cost_larger(few && c->stream > c->step ? (double)c->stream : (double)c->step, fetch);
     double each = cost_ceil((double)steps / splits), loop = each * step, point = loop + (double)c->tail;
     double waves = cost_ceil(tiles * (by_workspace ? splits : 1) / places), moved = 0, powered, clocks;
     if (c->balanced) return cost_larger(tiles * point / places + point * (double)c->uneven / 1024, point);
-    if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * unit;
+    if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * off * unit;
     if (by_workspace) moved = (rows + columns) * (double)steps * (double)c->read * unit;
     powered = waves * each * cost_power(c, tiles * splits, multiprocessors) - (double)c->rest;
     clocks = cost_larger(cost_larger(waves * loop, powered), moved);

@@ -14,15 +14,18 @@
 #include "target/target.h"
 
 typedef struct PingpongCost {
-    int64_t step;     // clocks per step of the main loop, in the steady state
-    int64_t stream;   // the same if at most STREAM_READERS CTAs read a tile, so that most of it comes from memory
-    int64_t k;        // per step
-    int64_t bytes;    // of k per step: row length of a tile
-    int64_t loaded;   // bytes per step
-    int64_t moving;   // clocks of shared memory traffic per step, alone
-    int64_t tail;     // clocks after the main loop of a tile
-    int64_t power;    // clocks per step by what power the device has, if all multiprocessors work
-    bool hidden;      // the tail overlaps the MMAs of another consumer, except for the last tile
+    int64_t step;      // clocks per step of the main loop, in the steady state
+    int64_t stream;    // the same if at most STREAM_READERS CTAs read a tile, so that most of it comes from memory
+    int64_t k;         // per step
+    int64_t bytes;     // of k per step: row length of a tile
+    int64_t loaded;    // bytes per step
+    int64_t rows;      // of these loads: as many lines
+    int64_t element;   // bytes of an operand's element
+    int64_t moving;    // clocks of shared memory traffic per step, alone
+    int64_t tail;      // clocks after the main loop of a tile
+    int64_t fetch;     // clocks per step of the loads from the L2 cache, if all multiprocessors load
+    int64_t power;     // clocks per step by what power the device has, if all multiprocessors work
+    bool hidden;       // the tail overlaps the MMAs of another consumer, except for the last tile
 } PingpongCost;
 
 enum { STREAM_READERS = 2 };
@@ -32,6 +35,12 @@ enum { STREAM_READERS = 2 };
 PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);
 // The same with split-K over `blocks` CTAs of a cluster (tile/tile.h).
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks);
+
+// A tile too large for one warpgroup, which several compute together: no other tile's MMAs overlap the tail, or the time
+// from the arrival of a slot to its release.
+PingpongCost cost_shared_tile(const Target *target, const Func *kernel);
+// The pitches of the tensors that a step loads from, and the rows of each (target/launch_cost.h).
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t rows[2]);
 
 // ---- cooperative kernels ----
 // Clocks of a multiprocessor per 2^30 multiplications; `rows`: of the first gemm's accumulator.

@@ -18,8 +18,7 @@
 // merged.)
 //
 // A device that multiplies everywhere is limited by power, and lowers its clock: a strip then takes `power_clocks` of
-// the highest clock per `columns` columns, the step a little more for what it loads (`power_bytes`), and no fewer than
-// its loads at `load_bytes` per clock (target/launch_cost.h). So a narrow tile has no disadvantage but for its loads.
+// the highest clock per `columns` columns, the step a little more for what it loads (`power_bytes`), (target/launch_cost.h). So a narrow tile has no disadvantage but for its loads.
 // (H200: 128 rows of bf16 take 3.05 to 3.2 ns per column and 64 of k, in ping-pong kernels of one product of 128 to 208
 // columns and of two of 64 to 104 each; e4m3, of equally many bytes, 3 to 6 % more; f16 and tf32 are taken for equal, not
 // measured. `load_bytes` is what keeps the order of tiles of one product at the seven sizes below.)
@@ -31,6 +30,7 @@
 #include "passes/cost/cost.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/tma.h"
+#include "passes/specialize/builder.h"
 #include "passes/tile/tile.h"
 
 typedef struct Sum {
@@ -41,6 +41,7 @@ typedef struct Sum {
     int64_t instructions;
     int64_t k, k_bytes;   // per step
     int64_t loaded;       // bytes, per step
+    int64_t lines;        // the same, bytes of lines
     int64_t slots;
     int64_t columns;   // over all strips
     int64_t rows;      // of the last MMA
@@ -58,6 +59,7 @@ static void add_copy(Sum *sum, CopyOp copy) {
     if (copy.dst->buf->scope == SCOPE_SHARED) {
         sum->bytes += written_bytes(copy.dst);
         sum->loaded += region_bytes(copy.dst);
+        sum->lines += written_bytes(copy.dst);
     } else if (copy.src->buf->scope == SCOPE_SHARED) {
         sum->bytes += region_bytes(copy.src);
     }
@@ -108,16 +110,18 @@ PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgro
     int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
     int64_t ring = sum.costs->memory_clocks / (sum.slots > 1 ? sum.slots - 1 : 1);
     int64_t step = larger(larger(multiplying, moving), chain);
-    return (PingpongCost){
-        .step = step,
-        .stream = larger(step, ring),
-        .k = sum.k,
-        .bytes = sum.k_bytes,
-        .loaded = sum.loaded,
-        .moving = moving,
-        .power = larger(sum.power + sum.loaded / sum.costs->power_bytes, sum.loaded / sum.costs->load_bytes),
-        .tail = sum.columns / warpgroups * column,
-        .hidden = sum.rows > WGMMA_ROWS};
+    return (PingpongCost){.step = step,
+                          .stream = larger(step, ring),
+                          .k = sum.k,
+                          .bytes = sum.k_bytes,
+                          .loaded = sum.loaded,
+                          .rows = sum.lines / target->line_bytes,
+                          .element = sum.k > 0 ? sum.k_bytes / sum.k : 0,
+                          .fetch = sum.loaded / sum.costs->load_bytes,
+                          .moving = moving,
+                          .power = sum.power + sum.loaded / sum.costs->power_bytes,
+                          .tail = sum.columns / warpgroups * column,
+                          .hidden = sum.rows > WGMMA_ROWS};
 }
 
 PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks) {
@@ -126,4 +130,39 @@ PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int b
     cost.hidden = false;
     cost.tail += target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;
     return cost;
+}
+
+PingpongCost cost_shared_tile(const Target *target, const Func *kernel) {
+    PingpongCost cost = cost_pingpong(target, kernel, cooperative_warpgroups(target, kernel));
+    cost.hidden = false;
+    cost.step += target->wgmma.latency_clocks;
+    cost.power += target->wgmma.latency_clocks;
+    return cost;
+}
+
+// Bytes from one row of a tensor to the next; NULL: it has one row, or threads or windows make the rows.
+static Expr *pitch_of(Arena *arena, const Buf *tensor) {
+    int64_t stride = 0;
+    if (tensor->rank < 2 || tensor->im2col) return NULL;
+    Expr *pitch = tensor->strides ? tensor->strides[tensor->rank - 2] : tensor->shape[tensor->rank - 1];
+    if (tensor->strides && expr_const(pitch, &stride) && stride == 1) pitch = tensor->strides[tensor->rank - 1];
+    return e_mul(arena, pitch, e_int(arena, type_bytes(tensor->type)));
+}
+
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t rows[2]) {
+    pitches[0] = pitches[1] = e_int(arena, 0);
+    rows[0] = rows[1] = 0;
+    FOR_EACH_STMT (loop, &kernel->body) {
+        if (!is_loop(loop, LOOP_PIPELINED)) continue;
+        FOR_EACH_STMT (stmt, &loop->loop.body) {
+            CopyOp copy;
+            if (!match_copy(stmt, &copy) || copy.dst->buf->scope != SCOPE_SHARED) continue;
+            Expr *pitch = copy.src->buf->scope == SCOPE_GLOBAL ? pitch_of(arena, copy.src->buf) : NULL;
+            if (!pitch) continue;
+            int at = rows[0] > 0 && !expr_equal(pitches[0], pitch);   // of a third pitch: taken for the second
+            if (rows[at] == 0) pitches[at] = pitch;
+            rows[at] += written_bytes(copy.dst) / target->line_bytes;
+        }
+        SKIP_BODY(loop);
+    }
 }

@@ -18,6 +18,10 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .hidden = tile->split == 1 && cost->hidden,
                         .padding = rate(cost->bytes, machine->zero_bytes),
                         .power = cost->power,
+                        .fetch = cost->fetch,
+                        .first_rows = cost->rows,
+                        .crossing = rate(machine->crossing_bytes, machine->load_bytes),
+                        .straddle = rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;

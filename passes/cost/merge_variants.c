@@ -33,17 +33,22 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Spe
     Specialization shaped;
     bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(how);
     FuncCost *cost = NEW(a, FuncCost);
-    for (int i = 0; i < COST_EXTENTS; i++) cost->extents[i] = e_int(a, 1);
+    for (int i = 0; i < COST_EXTENTS; i++) cost->extents[i] = e_int(a, i < COST_FIRST_PITCH);
     if (by_loop && !cooperative_tile(a, target, kernel, &tile.m, &tile.n, &tile.cost)) {
         cost->extents[COST_COPIES] = grid_tiles(a, func_grid(kernel));
         cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, tile.alias_epilogue, &cost->terms);
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
     const Func *swapped = by_loop ? NULL : operands_swapped(a, target, kernel, &shaped);
-    if (!by_loop) tile.cost = cost_pingpong_split(target, swapped ? swapped : kernel, tile.split);
+    if (how->too_large && tile.split == 1) tile.cost = cost_shared_tile(target, swapped ? swapped : kernel);
+    else if (!by_loop) tile.cost = cost_pingpong_split(target, swapped ? swapped : kernel, tile.split);
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
+    int64_t rows[2];
+    cost_pitches(a, target, kernel, &cost->extents[COST_FIRST_PITCH], rows);
+    cost->terms.first_rows = rows[0];
+    cost->terms.second_rows = rows[1];
     Expr *steps = specialized_steps(a, kernel);   // NULL: tiles differ, in what no bound is known of
     if (steps) cost->extents[COST_DEPTH] = extent_of(steps, tile.cost.k, &cost->terms.tile_depth);
     return steps ? cost : NULL;

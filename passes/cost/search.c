@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "passes/cost/search_internal.h"
+#include "passes/specialize/builder.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
 #include <string.h>
@@ -61,6 +62,18 @@ static int64_t slots_of(const Occupancy *estimate) {
 static bool is_pingpong(const TileSearch *search, const Answer *answer) {
     int64_t shared = shared_with(search, answer, pingpong_barriers(slots_of(&answer->estimate)));
     return answer->how.kind == WS_PINGPONG && shared <= search->target->shared_block;
+}
+
+// Threads that scatter the results of swapped operands hold addresses besides them.
+static bool has_scatter_room(const TileSearch *search, const Answer *answer) {
+    int64_t most = consumer_registers(search->target, PINGPONG_MOST, 1, search->target->registers_least);
+    return fragment_registers(search->target, answer->kernel, 1) + 2 * PINGPONG_ROOM <= most;
+}
+
+// A tile that two warpgroups compute together, since one has too few registers for it.
+static bool is_shared_tile(const TileSearch *search, const Answer *answer) {
+    return answer->how.kind == WS_COOPERATIVE && answer->how.too_large &&
+           shared_with(search, answer, pingpong_barriers(slots_of(&answer->estimate))) <= search->target->shared_block;
 }
 
 // Identifies a source kernel with its compile-time values: variants of one name differ in line or condition.
@@ -167,23 +180,32 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
         compare_cooperative(search, choice, &answer, tile);
         return;
     }
-    if (!is_pingpong(search, &answer)) return;
-    tile.cost = cost_pingpong(search->target, answer.kernel, 1);
+    bool is_shared = is_shared_tile(search, &answer);
+    if (!is_shared && !is_pingpong(search, &answer)) return;
+    if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return;
+    tile.cost =
+        is_shared ? cost_shared_tile(search->target, answer.kernel) : cost_pingpong(search->target, answer.kernel, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
+    if (is_shared) {
+        tile.fallback = false;   // whose threads would hold twice as much as those of the others
+        add_candidate(search, choice, &choice->tiles, &tile);
+        return;
+    }
     compare_splits(search, choice, answer.kernel, tile);
     add_candidate(search, choice, &choice->tiles, &tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(kernel)) add_candidate(search, choice, &choice->splits, &tile);
 }
 
-// Problems (m, n, k) that the kept tiles are chosen for: square ones and others; behind them those with few tiles of C
-// and a long K.
+// Problems (m, n, k) that the kept tiles are chosen for: square ones, others, and some whose rows lie in two lines each;
+// behind them those with few tiles of C and a long K.
 static const int64_t problems[PROBLEMS + DEEP_PROBLEMS][3] = {
     {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
     {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
     {32, 8192, 8192},      {48, 8192, 8192},   {64, 8192, 8192},   {96, 8192, 8192},   {128, 8192, 8192},
     {192, 14336, 4096},    {256, 8192, 8192},  {256, 4096, 4096},  {1024, 8192, 8192}, {4096, 14336, 4096},
-    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}, {64, 1024, 8192},   {128, 128, 16384},
+    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}, {2048, 2048, 2056}, {4096, 4096, 4104},
+    {512, 8192, 4104},     {1024, 4096, 4104}, {8192, 8192, 1032}, {64, 1024, 8192},   {128, 128, 16384},
     {128, 1024, 8192},     {256, 256, 8192},   {512, 512, 16384},  {1024, 1024, 8192}, {64, 2048, 8192},
     {256, 1024, 4096},     {16, 1024, 4096},   {16, 1024, 28672},  {16, 2048, 8192},   {16, 4096, 4096},
     {32, 1024, 8192},      {32, 1024, 28672},  {64, 1024, 28672},  {96, 1024, 28672},  {128, 1024, 28672},
@@ -198,7 +220,8 @@ static void set_times(const TileSearch *search, TileVec *tiles, int first) {
                (long long)tile->cost.k);
         LaunchCost cost = launch_cost(search->target, tile);
         for (int p = first; p < COUNT_OF(problems); p++) {
-            int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2]};
+            int64_t pitch = problems[p][2] * tile->cost.element;
+            int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2], pitch, pitch};
             tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
     }
@@ -260,7 +283,8 @@ static int most_tiles(const TileSearch *search, int most) {
 }
 
 static void keep_few(const TileSearch *search, TileVec *tiles) {
-    const double WORTH_A_TILE = 0.008, NEEDLESS = 1e-6, UNSERVED = 1e6;   // of the time of one problem
+    const double WORTH_A_TILE = 0.01, NEEDLESS = 1e-6,
+                 UNSERVED = 1e6;   // of the time of one problem
     double least[PROBLEMS], times[PROBLEMS];
     int kept = 0;
     set_times(search, tiles, 0);

@@ -3,8 +3,8 @@
 #include "passes/cost/cost.h"
 #include "passes/cost/search.h"
 
-enum { MOST_TILES = 16, MOST_SPLITS = 7, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };
-enum { PROBLEMS = 23, DEEP_PROBLEMS = 23 };   // of search.c
+enum { MOST_TILES = 16, MOST_SPLITS = 6, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };
+enum { PROBLEMS = 28, DEEP_PROBLEMS = 23 };   // of search.c
 
 typedef struct TileCandidate {
     int combination;   // its number in the search

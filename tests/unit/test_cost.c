@@ -215,6 +215,27 @@ static void power_limits_a_full_device(void **state) {
     assert_true(at(powered, 10 * 128, 64, 80 * 32) == 80 * 160 - 500 + 30);
 }
 
+// Rows in two lines of the cache load more, those that start within a sector still more; only of tensors with such a pitch.
+static void loads_depend_on_the_pitch(void **state) {
+    LaunchCost loads = plain;
+    const int64_t rows[] = {128, 64}, steps = 10;
+    (void)state;
+    loads.fetch = 120;
+    loads.first_rows = rows[0];
+    loads.second_rows = rows[1];
+    loads.crossing = 1 << 20;
+    loads.straddle = 2 << 20;
+    static const struct {
+        int64_t first, second;
+        double more;   // clocks of a step
+    } pitches[] = {{0, 0, 0},    {256, 0, 0},        {192, 256, 64},      {256, 192, 32},
+                   {160, 0, 96}, {16, 0, 112 + 128}, {-16, 0, 112 + 128}, {16, 16, 1.5 * 240}};
+    for (int i = 0; i < COUNT_OF(pitches); i++) {
+        int64_t extents[COST_EXTENTS] = {128, 64, 1, steps * 32, pitches[i].first, pitches[i].second};
+        assert_true(cost_clocks(&loads, extents, 10) == (double)steps * (120 + pitches[i].more) + 30);
+    }
+}
+
 // Two products of one A, as in examples/gemm_swiglu.tile: clocks of a step of 64 and 104 columns are as 3 to 4, since shared
 // memory limits the narrow one, but power takes them nearly as the products (measured: 0.62 to 0.65).
 #define TWO(NAME, BN)                                                                                                  \
@@ -345,13 +366,13 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),   IN_ARENA(reads_of_tiles_are_counted),
-        IN_ARENA(unequal_tiles_are_balanced),         cmocka_unit_test(waves_take_equally_long),
-        cmocka_unit_test(hidden_tails_count_once),    cmocka_unit_test(few_readers_wait_for_memory),
-        cmocka_unit_test(clusters_share_steps),       cmocka_unit_test(slices_fill_the_device),
-        cmocka_unit_test(power_limits_a_full_device), IN_ARENA(power_is_that_of_the_products),
-        cmocka_unit_test(any_numbers_have_clocks),    IN_ARENA(steps_are_those_of_the_longest_tile),
-        IN_ARENA(tiles_are_those_of_the_result),
+        IN_ARENA(transposed_results_are_scattered),    IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),          cmocka_unit_test(waves_take_equally_long),
+        cmocka_unit_test(hidden_tails_count_once),     cmocka_unit_test(few_readers_wait_for_memory),
+        cmocka_unit_test(clusters_share_steps),        cmocka_unit_test(slices_fill_the_device),
+        cmocka_unit_test(loads_depend_on_the_pitch),   cmocka_unit_test(power_limits_a_full_device),
+        IN_ARENA(power_is_that_of_the_products),       cmocka_unit_test(any_numbers_have_clocks),
+        IN_ARENA(steps_are_those_of_the_longest_tile), IN_ARENA(tiles_are_those_of_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -893,12 +893,13 @@ static const Plan *read_compared(Fixture *f, const char *variants) {
 // Of those that are compared the cheapest that serves is taken, of equals the first; what stands behind them serves the
 // rest. Texts are given by number, parameters once. It is the same after another round through the text.
 static void test_compared(void **state) {
-    static const char variants[] = "{\"when\": [2], \"compare\": 3, \"cost\": [0, 1, 1, 1, 1, 10, 50], " N_PARAM CALLED(
-        "small") ","
-                 "{\"cost\": [0, 1, 1, 1, 16, 20, 200], \"when\": [\"n % 2 == 0\", 2], " CALLED(
-                     "large") ","
-                              "{\"cost\": [0, 1, 1, 3, 16, 20, 221], " CALLED("odd") ","
-                                                                                     "{" CALLED("rest");
+    static const char variants[] =
+        "{\"when\": [2], \"compare\": 3, \"cost\": [0, 1, 1, 1, 1, 1, 1, 10, 50], " N_PARAM CALLED(
+            "small") ","
+                     "{\"cost\": [0, 1, 1, 1, 1, 1, 16, 20, 200], \"when\": [\"n % 2 == 0\", 2], " CALLED(
+                         "large") ","
+                                  "{\"cost\": [0, 1, 1, 3, 1, 1, 16, 20, 221], " CALLED("odd") ","
+                                                                                               "{" CALLED("rest");
     static const struct {
         int64_t n;
         const char *symbol;
@@ -926,7 +927,7 @@ static void test_predicted_clocks(void **state) {
     Fixture f;
     Launch launch;
     setup(&f, *state);
-    read_compared(&f, "{\"when\": [2], \"cost\": [0, 1, 1, 1, 1, 1, 50], " N_PARAM CALLED("a") ", {" CALLED("b"));
+    read_compared(&f, "{\"when\": [2], \"cost\": [0, 1, 1, 1, 1, 1, 1, 1, 50], " N_PARAM CALLED("a") ", {" CALLED("b"));
     LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
     assert_true(resolve(&f, "f", 1, &n, &launch));
     assert_true(launch.clocks == 51);
@@ -941,15 +942,15 @@ static void test_predicted_clocks(void **state) {
 
 static void test_wrong_costs(void **state) {
     static const char *const variants[] = {
-        "{\"compare\": 2, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a"),                     // of one
-        "{\"compare\": 2, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a") ", {" CALLED("b"),   // without a cost
-        "{\"compare\": 0, \"cost\": [0, 1, 1, 1], " N_PARAM CALLED("a"),
-        "{\"cost\": [0, 1, 1], " N_PARAM CALLED("a"),
-        "{\"cost\": [0, 1, 1, 4], " N_PARAM CALLED("a"),   // no such text
-        "{\"cost\": [0, 1, 1, -1], " N_PARAM CALLED("a"),
-        "{\"cost\": [0, 1, 1, null], " N_PARAM CALLED("a"),
-        "{\"cost\": [0, 1, 1, 1, -5], " N_PARAM CALLED("a"),
-        "{\"cost\": [0, 1, 1, 1, 5, 5, 5, 5], " N_PARAM CALLED("a"),   // no such term
+        "{\"compare\": 2, \"cost\": [0, 1, 1, 1, 1, 1], " N_PARAM CALLED("a"),                     // of one
+        "{\"compare\": 2, \"cost\": [0, 1, 1, 1, 1, 1], " N_PARAM CALLED("a") ", {" CALLED("b"),   // without a cost
+        "{\"compare\": 0, \"cost\": [0, 1, 1, 1, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 4, 1, 1], " N_PARAM CALLED("a"),   // no such text
+        "{\"cost\": [0, 1, 1, -1, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, null, 1, 1], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 1, 1, 1, -5], " N_PARAM CALLED("a"),
+        "{\"cost\": [0, 1, 1, 1, 1, 1, 5, 5, 5, 5], " N_PARAM CALLED("a"),   // no such term
         "{\"when\": [4], " N_PARAM CALLED("a"),
         "{\"when\": [null], " N_PARAM CALLED("a"),
         "{" CALLED("a"),   // the first one without parameters takes none; see below
@@ -1201,8 +1202,9 @@ static void test_format_of_costs(void **state) {
     for (int i = 0; i < COST_TERM_COUNT; i++) sb_printf(&terms, "%s ", cost_term_name(i));
     assert_string_equal(sb_text(&terms),
                         "tile_rows tile_columns tile_depth step stream tail hidden balanced uneven split "
-                        "stray load padding slice_steps read sum launch power rest ");
-    assert_int_equal(COST_EXTENTS, 4);
+                        "stray load padding slice_steps read sum launch power rest fetch "
+                        "first_rows second_rows crossing straddle ");
+    assert_int_equal(COST_EXTENTS, 6);
     assert_int_equal(MANIFEST_FORMAT, 3);
     static const char before[] = "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
