@@ -339,7 +339,7 @@ static void compare_element(void *user, int64_t offset) {
     if (isinf(got) && got == element_real(c->want, TYPE_F64, offset)) return;   // e5m2: moved, where rounding saturates
     double error = type_is_float(c->got->type) ? error_of(got, want, c->rms) : integer_error(c, offset, want);
     if (error > c->worst) c->worst = error;
-    if (error > c->tolerance && !c->bad++) c->first_bad = offset;
+    if (!(error <= c->tolerance) && !c->bad++) c->first_bad = offset;
 }
 
 static const char *index_text(Arena *arena, const EmuTensor *t, int64_t offset) {

@@ -471,6 +471,7 @@ void check_conflicts(Verifier *v, const Func *kernel) {
     Search s = {.v = v, .lets = map_new(v->arena), .levels = map_new(v->arena), .shared = map_new(v->arena)};
     find_aliases(&s, kernel);
     walk(&s, &kernel->body);
+    if (!s.touches.count) return;
     const Touch *all = s.touches.items, *end;
     for (const Touch *first = all; first < all + s.touches.count; first = end) {   // a loop's are next to each other
         for (end = first + 1; end < all + s.touches.count && loop_of(end) == loop_of(first);) end++;

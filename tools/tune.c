@@ -126,7 +126,7 @@ static const char *difference(const Tune *t, const EmuArg *got) {
     for (int i = 0; i < t->job->func->params.count; i++) {
         if (!is_written(t->job, i)) continue;
         double worst = worst_of(got[i].tensor, t->want[i].tensor);
-        if (worst > t->job->tolerance)
+        if (!(worst <= t->job->tolerance))
             return arena_printf(t->job->arena, "'%s' differs by %.2g from the first result; %.2g is allowed",
                                 t->job->func->params.items[i].buf->name, worst, t->job->tolerance);
     }

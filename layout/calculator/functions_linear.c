@@ -212,7 +212,8 @@ CalcValue f_convert(Calc *c, const CalcValue *v, int count) {
     if (v[0].kind == CALC_TEXT || v[1].kind == CALC_TEXT)
         *sides = convert_sides(c->cx, as_text(c, v[0]), as_text(c, v[1]), element_bits);
     else *sides = (ConvertSides){as_linear(c, v[0]), as_linear(c, v[1]), NULL, NULL, true, element_bits};
-    CalcValue value = of_text(c->cx->failed ? "" : convert_text(c->cx, sides, c->explain));
+    const char *text = c->cx->failed ? "" : convert_text(c->cx, sides, c->explain);
+    CalcValue value = of_text(c->cx->failed ? "" : text);
     value.conversion = sides;
     return value;
 }
