@@ -2,7 +2,8 @@
 // another one do when the two are one: proven by an example.
 //
 // An example is a value for each iterator with which two accesses, by different iterations, have the same element. Each
-// iterator takes its first, second or last value; indices are sums of iterators and of what both have in common.
+// iterator takes its first, second or last value, or a constant of the indices; indices are sums of iterators, of integers
+// computed of them (`i / 4`, `i ^ 1`), and of what both accesses have in common.
 //
 //     parallel (i in 32) {                       with i = 0 the let reads what is stored with i = 1
 //         let next = s[i + 1];
@@ -20,7 +21,7 @@
 #include "ir/verify_impl.h"
 #include <string.h>
 
-enum { MOST_VALUES = 3, MOST_LEVELS = 16, MOST_EXAMPLES = 1 << 20 };
+enum { MOST_VALUES = 3, MOST_CONSTANTS = 4, MOST_LEVELS = 16, MOST_EXAMPLES = 1 << 20 };
 
 typedef struct Level {   // an iterator around an access
     const struct Level *outer;
@@ -266,6 +267,9 @@ typedef struct Pair {
     // In each dim, from the index of the first to that of the other: a constant and the iterators by their factors.
     Int128 constants[LAYOUT_MAX_RANK];
     int64_t at[2][MOST_LEVELS];   // the value of the iterator at that depth
+    int constant_count;
+    int64_t constants_seen[MOST_CONSTANTS];   // in what is computed of iterators: values worth a try
+    bool computes, unknown;                   // some index is computed of iterators; in this example it has no value
 } Pair;
 
 // The iterator that the atom is, if it has values to try. Those around a condition need not all come there.
@@ -275,10 +279,104 @@ static const Level *tried(const Pair *p, const Expr *atom) {
     return known && !(p->guarded && level->depth <= p->shared) ? level : NULL;
 }
 
+// ---- integers computed of iterators ----
+
+static bool is_computing(BinaryOp op) {
+    switch (op) {
+    case BIN_ADD:
+    case BIN_SUB:
+    case BIN_MUL:
+    case BIN_DIV:
+    case BIN_MOD:
+    case BIN_AND:
+    case BIN_OR:
+    case BIN_XOR:
+    case BIN_SHL:
+    case BIN_SHR: return true;
+    default: return false;
+    }
+}
+
+// Whether it is made of iterators with values to try and constants alone.
+static bool is_computed(const Pair *p, const Expr *e) {
+    if (!type_is_int(e->type)) return false;
+    switch (e->kind) {
+    case EXPR_INT: return true;
+    case EXPR_VAR: return tried(p, e) != NULL;
+    case EXPR_CAST: return is_computed(p, e->operand);
+    case EXPR_BINARY: return is_computing(e->binary.op) && is_computed(p, e->binary.a) && is_computed(p, e->binary.b);
+    default: return false;
+    }
+}
+
+// Operands are not negative but for sums and products, where all languages agree.
+static bool compute(BinaryOp op, Int128 a, Int128 b, Int128 *out) {
+    if (op == BIN_ADD) return *out = a + b, true;
+    if (op == BIN_SUB) return *out = a - b, true;
+    if (op == BIN_MUL) return *out = a * b, true;
+    if (a < 0 || b < 0) return false;
+    switch (op) {
+    case BIN_DIV: return b > 0 ? *out = a / b, true : false;
+    case BIN_MOD: return b > 0 ? *out = a % b, true : false;
+    case BIN_AND: return *out = a & b, true;
+    case BIN_OR: return *out = a | b, true;
+    case BIN_XOR: return *out = a ^ b, true;
+    case BIN_SHL: return b < 32 ? *out = a << b, true : false;
+    default: return b < 64 ? *out = a >> b, true : false;
+    }
+}
+
+// The value of a computed expression in the example; false: it leaves its type, or the language leaves it open.
+static bool value_of(const Pair *p, int side, const Expr *e, Int128 *out) {
+    Int128 a, b;
+    if (e->kind == EXPR_INT) *out = e->integer;
+    else if (e->kind == EXPR_VAR) *out = p->at[side][tried(p, e)->depth];
+    else if (e->kind == EXPR_CAST) {
+        if (!value_of(p, side, e->operand, out)) return false;
+    } else if (!value_of(p, side, e->binary.a, &a) || !value_of(p, side, e->binary.b, &b) ||
+               !compute(e->binary.op, a, b, out)) {
+        return false;
+    }
+    Range range = type_range(e->type);
+    return *out >= range.low && *out <= range.high;
+}
+
+static bool see_constant(Visitor *visitor, Expr *e) {
+    Pair *p = visitor->user;
+    if (e->kind == EXPR_INT && p->constant_count < MOST_CONSTANTS) p->constants_seen[p->constant_count++] = e->integer;
+    return true;
+}
+
+static bool is_computed_atom(const Pair *p, const Expr *atom) {
+    return !tried(p, atom) && is_computed(p, atom);
+}
+
+static void see_computed(Pair *p, const LinearSum *sum) {
+    Visitor visitor = {.expr = see_constant, .user = p};
+    for (int i = 0; i < sum->count; i++) {
+        if (!is_computed_atom(p, sum->terms[i].atom)) continue;
+        p->computes = true;
+        visit_expr(&visitor, sum->terms[i].atom);
+    }
+}
+
+static Int128 computed_part(Pair *p, int side, int d) {
+    const LinearSum *sum = &p->touches[side]->indices[d];
+    Int128 all = 0, value;
+    for (int i = 0; i < sum->count; i++) {
+        if (!is_computed_atom(p, sum->terms[i].atom)) continue;
+        if (value_of(p, side, sum->terms[i].atom, &value)) all += value * sum->terms[i].factor;
+        else p->unknown = true;
+    }
+    return all;
+}
+
+// ---- distances ----
+
 static bool add_symbols(const Pair *p, LinearSum *rest, const LinearSum *sum, int sign) {
     for (int i = 0; i < sum->count; i++) {
         Expr *atom = sum->terms[i].atom;
-        if (tried(p, atom)) continue;
+        if (tried(p, atom) || is_computed(p, atom)) continue;
         if (atom_depth(p->search, atom) > p->shared) return false;
         linear_add_term(rest, atom, sign * sum->terms[i].factor);
     }
@@ -310,6 +408,8 @@ static bool find_distance(Pair *p, int d) {
     if (!symbols_cancel(p, &p->touches[0]->indices[d], &p->touches[1]->indices[d])) return false;
     add_index(p, 0, d, -1);
     add_index(p, 1, d, 1);
+    see_computed(p, &p->touches[0]->indices[d]);
+    see_computed(p, &p->touches[1]->indices[d]);
     return true;
 }
 
@@ -321,8 +421,9 @@ static bool iterations_differ(const Pair *p) {
 }
 
 // In a dim: from the first element of one to that of the other.
-static Int128 distance(const Pair *p, int d) {
+static Int128 distance(Pair *p, int d) {
     Int128 sum = p->constants[d];
+    if (p->computes) sum += computed_part(p, 1, d) - computed_part(p, 0, d);
     for (const Choice *choice = p->choices; choice < p->choices + p->count; choice++)
         sum += choice->factors[d] * p->at[choice->from][choice->level->depth];
     return sum;
@@ -332,22 +433,23 @@ static int64_t extent_of(const Touch *touch, int d) {
     return touch->extents ? touch->extents[d] : 1;
 }
 
-static bool elements_meet(const Pair *p) {
+static bool elements_meet(Pair *p) {
     bool meet = true;
+    p->unknown = false;
     for (int d = 0; meet && d < p->touches[0]->buf->rank; d++)
         meet = distance(p, d) < extent_of(p->touches[0], d) && -distance(p, d) < extent_of(p->touches[1], d);
-    return meet;
+    return meet && !p->unknown;
 }
 
 // An operation reads all before it writes, but its threads do not wait for each other.
-static bool moves(const Pair *p) {
+static bool moves(Pair *p) {
     bool moved = p->touches[0]->transposed != p->touches[1]->transposed;
     for (int d = 0; d < p->touches[0]->buf->rank; d++) moved |= distance(p, d) != 0;
     return moved;
 }
 
 // What is wrong with a read of an element and a write of it, here of one tensor.
-static const char *wrong_order(const Pair *p) {
+static const char *wrong_order(Pair *p) {
     static const char *const late = "this reads an element after it is written";
     for (int depth = 1; depth <= p->common; depth++) {
         const Level *level = level_at(p->touches[0]->level, depth);
@@ -368,12 +470,22 @@ static bool is_example(Pair *p) {
     return p->why != NULL;
 }
 
+// The value of an iterator to try: its own ones, then constants among its values.
+static bool try_value(const Pair *p, const Level *level, int i, int64_t *value) {
+    if (i < level->count) return *value = level->values[i], true;
+    int64_t first = level->values[0], step = level->count > 1 ? level->values[1] - first : 1;
+    int64_t last = level->values[level->count - 1];
+    *value = p->constants_seen[i - level->count];
+    return step > 0 && *value > first && *value < last && (*value - first) % step == 0;
+}
+
 static bool has_example(Pair *p, int n) {
     if (n == p->count) return is_example(p);
     const Level *level = p->choices[n].level;
-    for (int i = 0; i < level->count && p->search->examples < MOST_EXAMPLES; i++) {
-        for (int side = p->choices[n].from; side <= p->choices[n].to; side++)
-            p->at[side][level->depth] = level->values[i];
+    for (int i = 0; i < level->count + p->constant_count && p->search->examples < MOST_EXAMPLES; i++) {
+        int64_t value;
+        if (!try_value(p, level, i, &value)) continue;
+        for (int side = p->choices[n].from; side <= p->choices[n].to; side++) p->at[side][level->depth] = value;
         if (has_example(p, n + 1)) return true;
     }
     return false;

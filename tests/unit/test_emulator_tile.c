@@ -82,8 +82,8 @@ static void iterations_must_not_conflict(void **state) {
     Arena *a = *state;
     expect_pass(a, PARALLEL("parallel (i in 64) y[i] = s[63 - i] + f[i];"));
     expect_pass(a, PARALLEL("parallel (i in 64) s[i] = s[i] * 2; parallel (i in 64) y[i] = s[63 - i];"));
-    expect_report(a, PARALLEL("parallel (i in 64) y[i / 2] = f[i];"), "T0707");
-    expect_report(a, PARALLEL("parallel (i in 64) s[i] = s[i ^ 1];"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) y[i * 3 % 64 / 2] = f[i];"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) s[i] = s[i ^ (1 + i64(f[i] * 0))];"), "T0707");
     expect_report(a, PARALLEL("parallel (i in 64) { y[i] = s[0]; if (i == 40) s[0] = 1; }"), "T0707");
     expect_report(a, PARALLEL("parallel (i in 64) { if (i == 0) s[0] = 1; y[i] = s[0]; }"), "iteration (1)");
     expect_pass(a, PARALLEL("parallel (i in 64) { let old = atomic_add(y[i / 2], f[i]); }"));
