@@ -55,11 +55,11 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative) {
 
 // ---- looking through lets ----
 
-enum { MOST_OPENED = 512 };   // parts of a let's value: lets of products of lets would double it each time
+enum { MOST_OPENED = 512 };   // the most nodes of a let's value: lets of products of lets would double it each time
 
-// Whether an expression is a sum of digits: of integers, with / and % by constants only. Counts its parts.
-static bool is_digits(const Expr *e, int *parts) {
-    if (++*parts > MOST_OPENED) return false;
+// Whether an expression is a sum of digits: of integers, with / and % by constants only. Counts its nodes.
+static bool is_digits(const Expr *e, int *size) {
+    if (++*size > MOST_OPENED) return false;
     switch (e->kind) {
     case EXPR_INT: return true;
     case EXPR_VAR: return e->var->kind != VAR_MUTABLE && e->type == TYPE_I64;
@@ -69,7 +69,7 @@ static bool is_digits(const Expr *e, int *parts) {
     if (e->type != TYPE_I64 || e->binary.op > BIN_XOR) return false;
     bool divides = e->binary.op == BIN_DIV || e->binary.op == BIN_MOD;
     if (divides && e->binary.b->kind != EXPR_INT) return false;
-    return is_digits(e->binary.a, parts) && is_digits(e->binary.b, parts);
+    return is_digits(e->binary.a, size) && is_digits(e->binary.b, size);
 }
 
 static Expr *open_node(Mapper *mapper, Expr *e) {
@@ -85,11 +85,11 @@ static Expr *open_lets(Gen *gen, Expr *e) {
 }
 
 void remember_let(Gen *gen, const Var *var, Expr *value) {
-    int parts = 0;
-    if (map_has(gen->address.lets, var) || var->kind != VAR_LET || !is_digits(value, &parts)) return;
+    int size = 0;
+    if (map_has(gen->address.lets, var) || var->kind != VAR_LET || !is_digits(value, &size)) return;
     Expr *opened = open_lets(gen, value);
-    parts = 0;
-    if (is_digits(opened, &parts)) map_put(gen->address.lets, var, opened);
+    size = 0;
+    if (is_digits(opened, &size)) map_put(gen->address.lets, var, opened);
 }
 
 // ---- offsets ----
