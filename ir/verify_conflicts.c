@@ -360,7 +360,7 @@ static void see_computed(Pair *p, const LinearSum *sum) {
     }
 }
 
-static Int128 computed_part(Pair *p, int side, int d) {
+static Int128 computed_sum(Pair *p, int side, int d) {
     const LinearSum *sum = &p->touches[side]->indices[d];
     Int128 all = 0, value;
     for (int i = 0; i < sum->count; i++) {
@@ -423,7 +423,7 @@ static bool iterations_differ(const Pair *p) {
 // In a dim: from the first element of one to that of the other.
 static Int128 distance(Pair *p, int d) {
     Int128 sum = p->constants[d];
-    if (p->computes) sum += computed_part(p, 1, d) - computed_part(p, 0, d);
+    if (p->computes) sum += computed_sum(p, 1, d) - computed_sum(p, 0, d);
     for (const Choice *choice = p->choices; choice < p->choices + p->count; choice++)
         sum += choice->factors[d] * p->at[choice->from][choice->level->depth];
     return sum;
