@@ -5,7 +5,7 @@ the seed and its number, so that a shard or a longer list has the same ones. Two
 their distribution:
 
     fitting      what thresholds, costs and lists of tiles may be made for; always the same
-    validation   what the figures are taken from; its seed is the hash of the last commit that changes code, so nobody has seen them
+    validation   what the figures are taken from; its seed is the hash of the last commit that changes code, so that no code was fitted to them
 
 Needs nothing but Python.
 """

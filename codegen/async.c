@@ -106,9 +106,9 @@ static void emit_prefetches(Gen *gen, void *user) {
     }
 }
 
-// The first copy with a map has to fetch it from global memory; the prefetch overlaps the start of the kernel. Where one thread
-// issues all loads by a map, it fetches the map, behind the branch that elects it. (With nothing to do there but the loop of
-// loads ptxas makes one condition of both: attention at head dim 64 was 2 % slower.)
+// The first copy with a map has to fetch it from global memory; the prefetch overlaps the start of the kernel. Where a
+// branch elects the thread that loads by a map, that thread prefetches it. (Where the branch begins with the loop of
+// loads, ptxas makes one condition of both: attention at head dim 64 was 2 % slower.)
 void prefetch_tensor_maps(Gen *gen, const Func *kernel) {
     gen->kernel.elected = map_new(gen->arena);
     if (!target_has(gen->target, FEATURE_TMA)) return;

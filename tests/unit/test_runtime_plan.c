@@ -1191,8 +1191,8 @@ static void test_launch_cache_bounds(void **state) {
     assert_int_equal(launch_cache_hits(cache), 1000);
 }
 
-// A reader of another version refuses a plan by its format, before it comes to a term that it does not know: whoever changes
-// the terms or the number of extents raises the format, and writes both here.
+// A change of the terms or of the number of extents raises the format, and this test changes with it: so a reader of
+// another version refuses the plan by its format.
 static void test_format_of_costs(void **state) {
     Fixture f;
     StrBuf terms, said;
