@@ -5,20 +5,25 @@
     tests/fuzz/fuzz.py build/fuzz layout record
 
 The first corpus is what tests/fuzz/corpus keeps and the tree's own programs. It grows in build/fuzz/corpus/NAME, and the number
-of its edges in NAME.tsv, so a second call continues. Findings are written to build/fuzz/findings/NAME:
+of its edges in NAME.tsv, so a second call continues. Seeds that --minutes left no time for wait in build/fuzz/seeds/NAME.
+Findings, those among the seeds too, are written to build/fuzz/findings/NAME:
 mend them, then keep each input (made small with `fuzz_NAME -minimize_crash=1 FILE`) in tests/fuzz/inputs/fuzz_NAME.
 """
 import argparse
 import concurrent.futures
+import hashlib
 import json
+import math
 import os
 import pathlib
 import re
+import signal
 import struct
 import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 
 STARTED = time.monotonic()
@@ -27,6 +32,8 @@ LONGEST = {"source": 1500, "compile": 1500, "emulate": 3000, "layout": 400, "art
            "api": 300, "message": 1200}
 FEW, MANY = 10_000, 1_000_000   # inputs that go through the whole pipeline, and that are parsed
 INTERRUPTED = 72   # libFuzzer's exit code
+GRACE = 10   # seconds that a fuzzer has to end by itself before it is killed
+FEWEST = 64   # seeds of one merge
 PROGRAMS = ["examples/*.tile", "tests/programs/*.tile", "tests/lit/**/*.tile"]
 DECLARATIONS = re.compile(rb"^(?=[a-z])", re.M)   # each begins a line
 
@@ -79,16 +86,31 @@ def layout_seeds(tilec):
         yield b"\1" + line.strip().split(b"  ")[0]
 
 
+def plan_format():
+    header = (ROOT / "runtime" / "plan" / "plan.h").read_text()
+    return re.search(r"MANIFEST_FORMAT = (\d+)", header)[1].encode()
+
+
+def current(plan):
+    """The format's number is checked first: a plan that was kept when it was another one would be refused at once."""
+    return re.sub(rb'("manifest"\s*:\s*)\d+', rb"\g<1>" + plan_format(), plan, count=1)
+
+
+def compact(plan):
+    return json.dumps(json.loads(plan), separators=(",", ":")).encode()
+
+
 def artefact_seeds(tilec):
-    source = (ROOT / "tests/fake_cuda/artefact.h").read_text()
-    plan = source[source.index("static const char plan_text"):source.index("static inline")]
-    yield re.sub(r'\\"', '"', "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', plan))).encode()
+    header = (ROOT / "tests/fake_cuda/artefact.h").read_text()
+    plan = header[header.index("static const char plan_text"):header.index("static inline")]
+    plan = plan.replace('TEN(TEN(COPY_BACK ","))', "").replace("COPY_BACK", re.search('COPY_BACK (".*")', header)[1])
+    yield compact("".join(re.findall(r'"((?:[^"\\]|\\.)*)"', plan)).replace('\\"', '"'))
     for path in sorted(ROOT.glob("tests/programs/*.tile")):
         for target in ["sm_80", "sm_90a"]:
             built = subprocess.run([tilec, "build", f"--target={target}", "--emit=manifest", "-o", "-", path],
                                    capture_output=True, check=False)
             if built.returncode == 0:
-                yield built.stdout
+                yield compact(built.stdout)
 
 
 def record_seeds(tilec):
@@ -150,73 +172,138 @@ def kept(name):
     return ROOT / "tests" / "fuzz" / "corpus" / f"{name}.tar.xz"
 
 
-def make_corpus(build, name, options):
-    corpus = build / "corpus" / name
-    if corpus.exists():
-        return corpus
-    seeds = {seed for seed in SEEDS[name](compiler(build)) if len(seed) <= LONGEST[name]}
-    if kept(name).exists():
-        with tarfile.open(kept(name)) as archive:
-            seeds |= {archive.extractfile(member).read() for member in archive}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        shares = [pathlib.Path(folder) / f"{number}" for number in range(options.jobs)]
-        for share in shares:
-            share.mkdir()
-        for number, seed in enumerate(sorted(seeds)):
-            (shares[number % options.jobs] / f"seed{number:05d}").write_bytes(seed)
-        corpus.mkdir(parents=True)
-        list(pool.map(lambda share: merge(build, name, options, corpus, share), shares))
+def kept_seeds(name):
+    if not kept(name).exists():
+        return
+    with tarfile.open(kept(name)) as archive:
+        for member in archive:
+            seed = archive.extractfile(member).read()
+            yield current(seed) if name == "artefact" else seed
+
+
+def write_seeds(build, name, waiting, until):
+    """Each by the hash of its bytes. What there was no time for is made by the next call."""
+    cut = waiting.with_suffix(".cut")
+    waiting.mkdir(parents=True, exist_ok=True)
+    cut.touch()
+    for seeds in [kept_seeds(name), SEEDS[name](compiler(build))]:
+        for seed in seeds:
+            if len(seed) <= LONGEST[name]:
+                (waiting / hashlib.sha1(seed).hexdigest()).write_bytes(seed)
+            if time.monotonic() >= until:
+                return
+    cut.unlink()
+
+
+def merge_seeds(build, name, options, corpus, seeds, until):
+    with tempfile.TemporaryDirectory(dir=build) as share:
+        for seed in seeds:
+            os.link(seed, pathlib.Path(share) / seed.name)
+        done = merge(build, name, options, until, corpus, share)
+    for seed in seeds if done else []:
+        seed.unlink()
+
+
+def make_corpus(build, name, options, until):
+    """Merges the seeds by shares as large as the corpus has become: merging runs the corpus again."""
+    corpus, waiting = build / "corpus" / name, build / "seeds" / name
+    if not corpus.exists() or waiting.with_suffix(".cut").exists():
+        write_seeds(build, name, waiting, until)
+    corpus.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        while (seeds := sorted(waiting.glob("*"))) and time.monotonic() < until:
+            share = max(FEWEST, len(list(corpus.iterdir())))
+            shares = [seeds[number * share:(number + 1) * share] for number in range(options.jobs)]
+            list(pool.map(lambda some: merge_seeds(build, name, options, corpus, some, until), shares))
+    if seeds:
+        print(f"{name}: {len(seeds)} seeds wait for the next call in {waiting}")
     return corpus
 
 
-def merge(build, name, options, into, *folders):
-    """Those of the inputs that reach what the others do not."""
-    subprocess.run([build / "tests" / f"fuzz_{name}", "-merge=1", f"-max_len={LONGEST[name]}", into, *folders],
-                   env=environment(build, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-
-
-def keep(build, name, options, corpus):
-    kept(name).parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as few, tarfile.open(kept(name), "w:xz") as archive:
-        merge(build, name, options, few, corpus)
-        for path in sorted(pathlib.Path(few).iterdir()):
-            member = tarfile.TarInfo(path.name)   # of no owner and no time
-            member.size = path.stat().st_size
-            archive.addfile(member, path.open("rb"))
-
-
-def seconds_left(options):
-    """Of the minutes given, the making of the corpus included."""
-    return max(1, int(options.minutes * 60 - time.monotonic() + STARTED)) if options.minutes else 0
-
-
-def command(build, name, options, corpus):
+def limits(build, name, options):
+    """What a finding is, and where it is written: for merging too, whose inputs may be the first to fail."""
     findings = build / "findings" / name
     findings.mkdir(parents=True, exist_ok=True)
+    return [f"-max_len={LONGEST[name]}", f"-timeout={options.hang}", f"-report_slow_units={options.hang}", "-rss_limit_mb=4096",
+            f"-artifact_prefix={findings}/"]
+
+
+def merge(build, name, options, until, into, *folders):
+    """Adds those of the inputs to `into` that reach what the others do not. False: no time was left."""
+    words = [build / "tests" / f"fuzz_{name}", "-merge=1", *limits(build, name, options), into, *folders]
+    status, lines = call(words, build, options, until)
+    text = "".join(lines)
+    if status not in (0, None):
+        sys.exit(f"{text}{name}: merging ended with status {status}")
+    return status == 0
+
+
+def keep(build, name, options, corpus, until):
+    kept(name).parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=build) as few:
+        if not merge(build, name, options, until, few, corpus):
+            sys.exit(f"{name}: no time was left to merge the corpus")
+        with tarfile.open(kept(name), "w:xz") as archive:
+            for path in sorted(pathlib.Path(few).iterdir()):
+                member = tarfile.TarInfo(path.name)   # of no owner and no time
+                member.size = path.stat().st_size
+                archive.addfile(member, path.open("rb"))
+
+
+def command(build, name, options, corpus, until):
     runs = options.runs or (FEW if name in ["api", "compile", "emulate"] else MANY)
+    seconds = max(1, int(until - time.monotonic()) - GRACE) if options.minutes else 0
     return [build / "tests" / f"fuzz_{name}", f"-fork={options.jobs}", "-ignore_crashes=1", f"-runs={runs}",
-            f"-max_len={LONGEST[name]}", f"-seed={options.seed}", f"-timeout={options.hang}", "-rss_limit_mb=4096",
-            "-len_control=0", "-entropic=0",   # entropic: a third of the time
-            f"-max_total_time={seconds_left(options)}", f"-artifact_prefix={findings}/", corpus]
+            f"-seed={options.seed}", "-len_control=0", "-entropic=0",   # entropic: a third of the time
+            f"-max_total_time={seconds}", *limits(build, name, options), corpus]
 
 
-def environment(build, options):
+def environment(build, options, folder):
     leaks = int(not options.no_leaks)
-    return dict(os.environ, LD_LIBRARY_PATH=str(build / "tests" / "fake_cuda"), FAKE_CUDA_LOG="/dev/null",
+    return dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=str(build / "tests" / "fake_cuda"), FAKE_CUDA_LOG="/dev/null",
                 TILEC_COMPILER=str(compiler(build)), ASAN_OPTIONS=f"allocator_may_return_null=1:detect_leaks={leaks}")
 
 
-def run(words, environ, growth):
+def end(process):
+    """With the processes that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def call(words, build, options, until, see=lambda line: None):
+    """Its status, None where it was ended at `until`, and the last lines of its text."""
+    last, ended = [], threading.Event()
+    with tempfile.TemporaryDirectory(dir=build) as folder, \
+            subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, errors="replace",
+                             env=environment(build, options, folder), start_new_session=True) as process:
+        timer = threading.Timer(min(max(0, until - time.monotonic()), threading.TIMEOUT_MAX),
+                                lambda: (ended.set(), end(process)))
+        timer.daemon = True
+        timer.start()
+        try:
+            for line in process.stderr:
+                last = (last + [line])[-60:]
+                see(line)
+            process.wait()
+        finally:
+            timer.cancel()
+            end(process)
+    return None if ended.is_set() else process.returncode, last
+
+
+def run(words, build, options, until, growth):
     """Appends (inputs so far, edges so far) as they grow. Inputs of the corpus do not count. Returns the end of its text."""
-    start, last = growth[-1][0] if growth else 0, []
-    with subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ,
-                          errors="replace") as process:
-        for line in process.stderr:
-            last = (last + [line])[-60:]
-            at = re.match(r"#(\d+):\s+cov: (\d+)", line)
-            if at:
-                growth.append((start + int(at[1]), int(at[2])))
-    return process.returncode, "".join(last)
+    start = growth[-1][0] if growth else 0
+
+    def see(line):
+        at = re.match(r"#(\d+):\s+cov: (\d+)", line)
+        if at:
+            growth.append((start + int(at[1]), int(at[2])))
+
+    status, last = call(words, build, options, until, see)
+    return status, "".join(last)
 
 
 def report(name, growth):
@@ -226,22 +313,35 @@ def report(name, growth):
     print(f"{name}: {runs} inputs, {before} edges after 80 % of them, {edges} at the end: {edges - before} in the last fifth")
 
 
-def fuzz(name, options):
+def fuzz(name, options, until):
+    """False: there are findings, or the fuzzer failed. The corpus takes at most half of the time."""
     build = options.build.resolve()
-    corpus = make_corpus(build, name, options)
+    now = time.monotonic()
+    corpus = make_corpus(build, name, options, until if options.keep else now + (until - now) / 2)
     if options.keep:
-        return keep(build, name, options, corpus)
+        keep(build, name, options, corpus, until)
+    else:
+        status, text = go_on(build, name, options, corpus, until)
+        if status not in (0, None, INTERRUPTED):
+            print(f"{text}{name}: status {status}")
+    findings = sorted((build / "findings" / name).iterdir())
+    print(f"{name}: {len(findings)} findings in {build / 'findings' / name}", *(f"  {path.name}" for path in findings), sep="\n")
+    return not findings and (options.keep or status in (0, None, INTERRUPTED))
+
+
+def go_on(build, name, options, corpus, until):
     so_far = corpus.with_suffix(".tsv")
     growth = [tuple(map(int, line.split())) for line in so_far.read_text().splitlines()] if so_far.exists() else []
+    before = len(growth)
     try:
-        status, text = run(command(build, name, options, corpus), environment(build, options), growth)
+        status, text = run(command(build, name, options, corpus, until), build, options, until, growth)
     finally:   # an interrupted run counts too
         so_far.write_text("".join(f"{inputs}\t{edges}\n" for inputs, edges in growth))
+    if len(growth) == before:
+        print(f"{name}: no time was left for new inputs")
     if growth:
         report(name, growth)
-    findings = list((build / "findings" / name).iterdir())
-    if findings or status not in (0, INTERRUPTED):
-        sys.exit(f"{text}{name}: status {status}, {len(findings)} findings")
+    return status, text
 
 
 def main():
@@ -249,15 +349,19 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("names", nargs="+", choices=sorted(SEEDS))
     parser.add_argument("--runs", type=int, help=f"inputs; default: {FEW} for api, compile and emulate, {MANY} for the others")
-    parser.add_argument("--minutes", type=float, default=0, help="at most; 0: no limit")
+    parser.add_argument("--minutes", type=float, default=0, help="at most, of the corpus and all fuzzers; 0: no limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="processes that share a corpus")
     parser.add_argument("--no-leaks", action="store_true", help="where LeakSanitizer cannot run")
     parser.add_argument("--hang", type=int, default=25, help="seconds of one input that are a finding")
     parser.add_argument("--keep", action="store_true", help="write few inputs that reach what the corpus does to the tree")
     options = parser.parse_args()
-    for name in options.names:
-        fuzz(name, options)
+    end_of_all = STARTED + options.minutes * 60 if options.minutes else math.inf
+    good = True
+    for number, name in enumerate(options.names):
+        now = time.monotonic()
+        good &= fuzz(name, options, now + (end_of_all - now) / (len(options.names) - number))
+    sys.exit(not good)
 
 
 main()

@@ -26,3 +26,8 @@ foreach(source ${fuzzers})
     set_tests_properties(${name} PROPERTIES TIMEOUT 300 ENVIRONMENT "LD_LIBRARY_PATH=$<TARGET_FILE_DIR:fake_cuda>")
   endif()
 endforeach()
+
+add_test(NAME fuzz_driver COMMAND ${Python3_EXECUTABLE} ${fuzz_folder}/driver_test.py ${PROJECT_SOURCE_DIR})
+tilec_tier("release:1" fuzz_driver)
+set_tests_properties(fuzz_driver PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+                     REQUIRED_FILES "${fuzz_folder}/fuzz.py;${fuzz_folder}/driver_test.py")
