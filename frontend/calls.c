@@ -162,7 +162,10 @@ static bool take_tile(Sema *s, const OpInfo *info, Operands *operands, const Til
     if (tile->region) return true;
     operands->is_move = true;
     if (moves && s->context == IN_BLOCK && !s->in_thread) return true;
-    diag(s->sink, span, T_VIEW_OPERAND, info->text, tile->view->buf->name, tile->why);
+    const char *why = info->id == OP_GEMM ? shared_map_ask(s, tile->view, tile->tiles) : NULL;
+    if (info->id == OP_GEMM && !why && s->maps && s->maps->state == MAPS_SILENT) return false;
+    Diag *d = diag(s->sink, span, T_VIEW_OPERAND, info->text, tile->view->buf->name, tile->why);
+    if (why) diag_note(d, "the buffer cannot lie so that it is one: %s", why);
     return false;
 }
 

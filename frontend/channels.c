@@ -18,6 +18,7 @@ static ChannelTiles *tiles_of(Sema *s, const Buf *channel) {
     ChannelTiles *tiles = map_get(s->tiles, channel);
     if (tiles) return tiles;
     tiles = NEW(s->arena, ChannelTiles);
+    tiles->views = map_new(s->arena);
     map_put(s->tiles, channel, tiles);
     return tiles;
 }
@@ -56,12 +57,10 @@ bool is_held(Sema *s, const Node *node) {
 // The slot's part of a tile: its first dim is the slots. A scalar has no other.
 static const View *slot_view(Sema *s, const ChannelTiles *tiles, Buf *tile, Var *slot) {
     ViewSlice slices[LAYOUT_MAX_RANK] = {{.start = e_var(s->arena, slot)}};
-    for (int d = 1; d < tile->rank; d++)
-        slices[d] = (ViewSlice){.start = e_int(s->arena, 0), .count = known_extent(s, tile, d), .step = 1};
-    const View *view = view_slice(s, view_of_buffer(s, tile), slices);
-    for (int i = 0; i < tiles->exchanged.count; i++)
-        if (tiles->exchanged.items[i] == tile) return view_transpose(s, view);
-    return view;
+    const View *other = map_get(tiles->views, tile), *of = other ? other : view_of_buffer(s, tile);
+    for (int d = 1; d < of->rank; d++)
+        slices[d] = (ViewSlice){.start = e_int(s->arena, 0), .count = of->shape[d], .step = 1};
+    return view_slice(s, of, slices);
 }
 
 static Buf *tile_named(const ChannelTiles *tiles, const char *name) {
@@ -116,12 +115,19 @@ static Buf *declare_tile(Sema *s, const Node *node, const char *name, Buf *chann
     Span loc = place_of(s, node->span);
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
     bool exchanged = dims && layout_exchanges(node->kids[2], dims->count);
+    int rank = dims ? dims->count + 1 : 1;
     if (exchanged) exchange_last(shape + 1, dims->count);
-    Buf *tile = buf_new(s->arena, name, SCOPE_SHARED, type, dims ? dims->count + 1 : 1, shape, loc);
+    const Layout *map = shared_map_of(s, node, rank, shape);
+    Buf *tile = map ? shared_map_buffer(s, map, name, type, loc)
+                    : buf_new(s->arena, name, SCOPE_SHARED, type, rank, shape, loc);
     tile->mode = MODE_INOUT;
     tile->attrs = attrs;
     channel_add_tile(s, channel, tile);
-    if (exchanged) vec_push(s->arena, &tiles_of(s, channel)->exchanged, tile);
+    const View *other = exchanged ? view_transpose(s, view_of_buffer(s, tile))
+                        : map     ? view_through(s, tile, map, shape)
+                                  : NULL;
+    if (other) map_put(tiles_of(s, channel)->views, tile, (void *)other);
+    else if (!attrs && !node->kids[2]) shared_map_declared(s, tile, node);
     take_layout(s, tile, node->kids[2]);
     emit(s, s_decl(s->arena, tile));
     return tile;

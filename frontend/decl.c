@@ -240,13 +240,18 @@ static void declaration(Sema *s, AstScope scope, const Node *node) {
     Attr *attrs = attributes(s, node->attrs, 'd', &loc);
     bool exchanged = layout_exchanges(node->kids[2], dims->count);
     if (exchanged) exchange_last(shape, dims->count);
-    Buf *buf = buf_new(s->arena, node->text, scopes[scope], type, dims->count, shape, loc);
+    bool shared = scope == DECL_SHARED;
+    const Layout *map = shared ? shared_map_of(s, node, dims->count, shape) : NULL;
+    Buf *buf = map ? shared_map_buffer(s, map, node->text, type, loc)
+                   : buf_new(s->arena, node->text, scopes[scope], type, dims->count, shape, loc);
+    if (shared && !map && !attrs && !node->kids[2]) shared_map_declared(s, buf, node);
     buf->is_scratch = scope == DECL_SCRATCH;
     buf->mode = MODE_INOUT;
     buf->attrs = attrs;
     take_fields(s, buf, node);
     take_layout(s, buf, node->kids[2]);
     if (exchanged) declare_view(s, node->text, view_transpose(s, view_of_buffer(s, buf)), node->span);
+    else if (map) declare_view(s, node->text, view_through(s, buf, map, shape), node->span);
     else declare_buf(s, buf, node->span);
     emit(s, s_decl(s->arena, buf));
 }

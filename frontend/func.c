@@ -89,7 +89,7 @@ static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const
     s->choices = (ChoiceVec){0};
     for (int i = 0; i < choices->count; i++) vec_push(s->arena, &s->choices, choices->items[i]);
     s->grids = s->loops = s->picked = s->constant = 0;
-    s->in_parallel = s->in_thread = false;
+    s->in_parallel = s->in_thread = s->in_pipelined = false;
     s->inlining = NULL;
     s->scope = s->file;
     scope_open(s, &frame->params);
@@ -147,7 +147,7 @@ static bool is_excluded(Sema *s, const Node *node) {
 }
 
 // NULL: excluded.
-static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
+static Func *build_variant(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
     Frame frame;
     bool kernel = node->kind == N_KERNEL;
     Func *func =
@@ -166,6 +166,24 @@ static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec 
         func->stage = STAGE_THREAD;
         mark_lowered(&func->body);
     }
+    return func;
+}
+
+// Again where a product asks for a shared buffer in other coordinates.
+static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
+    SharedMaps maps = {0}, *outer = s->maps;
+    int errors = diag_errors(s->sink), diagnostics = diag_count(s->sink);
+    Func *func;
+    s->maps = &maps;
+    for (bool again = true; again;) {
+        maps.declarations = map_new(s->arena);
+        func = build_variant(s, node, name, choices);
+        again = shared_maps_again(s, &maps, errors);
+        if (!again) break;
+        diag_truncate(s->sink, diagnostics);
+        reconsider_consts(s);
+    }
+    s->maps = outer;
     return func;
 }
 

@@ -6,6 +6,7 @@
 //     views.c     views of buffers                    view_calls.c, view_moves.c    their names; copies of them
 //     casts.c     elements of another type, other CTAs' tiles
 //     im2col.c    views for convolutions              index_map.c  layouts of tensor parameters
+//     shared_map.c  shared buffers in the coordinates of views that products read
 //     stmt.c      statements                          roles.c     roles
 //     decl.c      buffers, attributes, places
 //     inline.c    fn and macro                        params.c    parameters, dims, compile-time names
@@ -93,6 +94,22 @@ typedef struct Place {
     Expr *piece;
 } Place;
 
+// A shared buffer that lies in other coordinates than those of its declaration (shared_map.c).
+typedef struct SharedMap {
+    const Node *declaration;
+    int64_t map_shape[LAYOUT_MAX_RANK];   // of the declaration
+    const Layout *map;                    // from its coordinates
+} SharedMap;
+
+typedef struct SharedMaps {   // of the kernel that is being made
+    VEC(SharedMap) all;
+    VEC(SharedMap) asked;   // by products, for the next time
+    int others;             // errors of the time before that are not theirs
+    // Refused: they exclude something else. Silent: there are other errors, which name buffers as they are declared.
+    enum { MAPS_TAKEN, MAPS_REFUSED, MAPS_SILENT } state;
+    Map *declarations;   // buffer -> Node, of those that may have a map
+} SharedMaps;
+
 typedef struct Symbol {
     SymbolKind kind;
     const char *name;
@@ -167,10 +184,11 @@ typedef struct Sema {
     Map *naturals;   // iterators that are never negative
     Facts *facts;    // of facts_of: its conditions, iterators and lets so far
     const Func *facts_of;
-    Map *tiles;   // a channel's buffer -> ChannelTiles
-    Map *held;    // a handle's variable -> the channel's buffer
-    int copied;   // > 0: inside an expression that passes may copy, so that what happens once is bound before it
-    bool in_parallel, in_thread;
+    Map *tiles;         // a channel's buffer -> ChannelTiles
+    Map *held;          // a handle's variable -> the channel's buffer
+    SharedMaps *maps;   // NULL: of no kernel
+    int copied;         // > 0: inside an expression that passes may copy, so that what happens once is bound before it
+    bool in_parallel, in_thread, in_pipelined;
     bool placed;   // `place` was given by @loc: all that is inside takes it
     Span place;
     Inlining *inlining;
@@ -273,10 +291,14 @@ Place view_place(Sema *s, const View *view, Expr *const *at);   // of the elemen
 Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside);
 // The view, of this constant shape, as a region of the buffer; NULL: *why.
 Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why);
-bool view_divides(Sema *s, Expr *extent, int64_t by);   // it is known to be a multiple
+const View *view_simple(Sema *s, const View *view, const int64_t *tiles);   // as it is within that shape
+bool view_divides(Sema *s, Expr *extent, int64_t by);                       // it is known to be a multiple
 // By how much that index of the buffer grows with the coordinate; 0: not by one number.
 int64_t view_step(Sema *s, const View *view, int index, int dim);
 const char *view_neighbours(Sema *s, const View *view, int dim);   // for messages
+
+// The buffer in coordinates whose places the layout says.
+const View *view_through(Sema *s, Buf *buf, const Layout *map, Expr *const *shape);
 
 // ---- view_calls.c ----
 bool is_view(Sema *s, const Node *node);             // it is a view by what is written, no value or buffer
@@ -324,6 +346,14 @@ void index_map_check(Sema *s, const View *view, Span span);   // reports places 
 const View *index_map_known(Sema *s,
                             const View *declared);   // with compile-time values, and limits where they are needed
 
+// ---- shared_map.c ----
+const Layout *shared_map_of(Sema *s, const Node *declaration, int rank, Expr *const *shape);   // NULL: as declared
+Buf *shared_map_buffer(Sema *s, const Layout *map, const char *name, Type type, Span loc);
+void shared_map_declared(Sema *s, const Buf *buf, const Node *declaration);   // it may have one
+// The view is to be a region when the kernel is made again. NULL: it can be one; else why not.
+const char *shared_map_ask(Sema *s, const View *view, const int64_t *tiles);
+bool shared_maps_again(Sema *s, SharedMaps *maps, int errors);   // with what was asked, or without
+
 // ---- im2col.c ----
 bool is_im2col(const Node *node);
 Buf *im2col_view(Sema *s, const Node *node);   // NULL: reported
@@ -335,7 +365,7 @@ bool read_extents(Sema *s, const Node *node, const Node *dims, bool dynamic, Exp
 // ---- channels.c ----
 typedef struct ChannelTiles {
     VEC(Buf *) all;
-    VEC(const Buf *) exchanged;   // those whose views have the last two dims the other way round
+    Map *views;   // of those that lie otherwise than they were declared
 } ChannelTiles;
 Buf *channel_named(Sema *s, const Node *node);   // reports; NULL then
 void channel_add_tile(Sema *s, Buf *channel, Buf *tile);

@@ -237,11 +237,13 @@ static void loop(Sema *s, const Node *node) {
     for (int i = 0; i < node->kids[0]->count; i++)
         if (node->kids[0]->kids[i]->kind == N_NAMED) loop_option(s, node, node->kids[0]->kids[i], stmt);
     if (stmt->loop.count == 0) diag(s->sink, node->span, T_NO_ITERATOR);
-    bool in_parallel = s->in_parallel;
+    bool in_parallel = s->in_parallel, in_pipelined = s->in_pipelined;
     int loops = s->loops;
     if (node->op == LOOP_PARALLEL) s->in_parallel = true, s->loops = -1;
+    s->in_pipelined |= node->op == LOOP_PIPELINED;
     loop_body(s, node->kids[1], &stmt->loop.body);
     s->in_parallel = in_parallel;
+    s->in_pipelined = in_pipelined;
     s->loops = loops;
     scope_close(s);
     emit(s, stmt);

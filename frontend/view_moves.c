@@ -75,6 +75,8 @@ static void move_by_fragment(Sema *s, const TileOperand *src, const TileOperand 
 //     copy(W[j * 128, k * 32], Ws)    of tiles of 64 x 32    =>    copy(W[2 * j, k, :, :], Ws[0 +: 64, :]);
 //                                                                  copy(W[2 * j + 1, k, :, :], Ws[64 +: 64, :]);
 //
+// So is one of a shared buffer whose dims are joined: t[i * 16 + j, k] is a region for each i.
+//
 // Pieces smaller than what a swizzle permutes are left to the loop.
 
 enum { PIECE_BYTES = 1024 };   // rows of 128 bytes, eight of them
@@ -93,16 +95,48 @@ static int64_t unbroken_in(const View *view, int dim, int64_t tile) {
     return tile;
 }
 
-// Piece number `number` of the operand, the last dim's fastest; NULL: it is no region.
+// An index of the buffer counts the dim's coordinate in larger steps than another one's.
+static bool is_joined(Sema *s, const View *view, int dim) {
+    for (int d = 0; d < view->buf->rank; d++) {
+        int64_t step = expr_uses_var(view->index[d], view->at[dim]) ? view_step(s, view, d, dim) : 0;
+        for (int k = 0; k < view->rank && step; k++) {
+            if (k == dim || !expr_uses_var(view->index[d], view->at[k])) continue;
+            int64_t other = view_step(s, view, d, k);
+            if (other > 0 && other < step) return true;
+        }
+    }
+    return false;
+}
+
+// The extent of a piece along the dim; 1 of joined dims of a shared buffer that a tensor fills.
+static int64_t piece_extent(Sema *s, const TileOperand *src, const TileOperand *dst, int dim) {
+    bool fills = src->view->buf->scope == SCOPE_GLOBAL && dst->view->buf->scope == SCOPE_SHARED;
+    if (fills && is_joined(s, dst->view, dim)) return 1;
+    return unbroken_in(src->view, dim, unbroken_in(dst->view, dim, dst->tiles[dim]));
+}
+
+static void push_copy(Sema *s, Region *from, Region *to, Span span) {
+    Stmt *copy = s_call(s->arena, OP_COPY, 2, (Arg[]){arg_region(from), arg_region(to)});
+    copy->loc = place_of(s, span);
+    emit(s, copy);
+}
+
+// Piece number `number` of the operand, the last dim's fastest; NULL: it is no region. Dims that are cut into single
+// steps are none of the piece.
 static Region *piece_of(Sema *s, const TileOperand *of, const int64_t *extents, int64_t number, Span span) {
     ViewSlice slices[LAYOUT_MAX_RANK];
+    int64_t tiles[LAYOUT_MAX_RANK];
     const char *why;
+    int rank = 0;
     for (int k = of->view->rank - 1; k >= 0; k--) {
         int64_t count = of->tiles[k] / extents[k];
         slices[k] = (ViewSlice){e_int(s->arena, number % count * extents[k]), e_int(s->arena, extents[k]), 1, false};
+        if (extents[k] == 1 && count > 1) slices[k].count = NULL;
         number /= count;
     }
-    return view_region(s, view_slice(s, of->view, slices), extents, span, &why);
+    for (int k = 0; k < of->view->rank; k++)
+        if (slices[k].count) tiles[rank++] = extents[k];
+    return view_region(s, view_slice(s, of->view, slices), tiles, span, &why);
 }
 
 static bool is_clipped(const View *view) {
@@ -115,7 +149,7 @@ static bool move_pieces(Sema *s, const TileOperand *src, const TileOperand *dst,
     int64_t extents[LAYOUT_MAX_RANK], pieces = 1, bytes = type_bytes(src->view->buf->type);
     int rank = dst->view->rank;
     for (int k = 0; k < rank; k++) {
-        extents[k] = unbroken_in(src->view, k, unbroken_in(dst->view, k, dst->tiles[k]));
+        extents[k] = piece_extent(s, src, dst, k);
         pieces *= dst->tiles[k] / extents[k];
         bytes *= extents[k];
     }
@@ -126,12 +160,114 @@ static bool move_pieces(Sema *s, const TileOperand *src, const TileOperand *dst,
         regions[2 * i + 1] = piece_of(s, dst, extents, i, span);
         if (!regions[2 * i] || !regions[2 * i + 1]) return false;
     }
-    for (int64_t i = 0; i < pieces; i++) {
-        Stmt *copy = s_call(s->arena, OP_COPY, 2, (Arg[]){arg_region(regions[2 * i]), arg_region(regions[2 * i + 1])});
-        copy->loc = place_of(s, span);
-        emit(s, copy);
+    for (int64_t i = 0; i < pieces; i++) push_copy(s, regions[2 * i], regions[2 * i + 1], span);
+    return true;
+}
+
+// ---- in the coordinates of a shared buffer ----
+//
+// Where the dims of a tile that a tensor fills are not those of the operands, both take its dims: in t[i * 16 + j, k] r is
+// i * 16 + j, and in t[i % 2, i / 2] i is 2 * b + a. Then the copy, or a loop if the tensor's side is no region, fills it
+// in its own order.
+
+typedef struct Sides {
+    TileOperand *from, *to;   // a tensor, a shared tile
+} Sides;
+
+// Both with these dims, in this order.
+static bool reshape_sides(Sema *s, const Sides *sides, const int *order, int rank, const int64_t *tiles) {
+    TileOperand *both[] = {sides->from, sides->to};
+    Expr *shape[LAYOUT_MAX_RANK];
+    for (int k = 0; k < rank; k++) shape[k] = e_int(s->arena, tiles[k]);
+    for (int i = 0; i < COUNT_OF(both); i++) {
+        const View *view = order ? view_permute(s, both[i]->view, order) : both[i]->view;
+        view = view_reshape(s, view, rank, shape);
+        if (!view) return false;
+        both[i]->view = view_simple(s, view, tiles);
+        memcpy(both[i]->tiles, tiles, sizeof *tiles * (size_t)rank);
     }
     return true;
+}
+
+// The first dim that a quotient or remainder cuts, in two.
+static bool split_dim(Sema *s, const Sides *sides) {
+    const TileOperand *of = sides->to;
+    int64_t tiles[LAYOUT_MAX_RANK];
+    int rank = 0;
+    bool done = of->view->rank == LAYOUT_MAX_RANK;
+    for (int k = 0; k < of->view->rank; k++) {
+        int64_t tile = of->tiles[k], extent = done ? tile : unbroken_in(of->view, k, tile);
+        bool cut = extent > 1 && extent < tile;
+        if (cut) tiles[rank++] = tile / extent;
+        tiles[rank++] = cut ? extent : tile;
+        done |= cut;
+    }
+    return rank > of->view->rank && reshape_sides(s, sides, NULL, rank, tiles);
+}
+
+// The dim whose steps this one's go on; -1: there is none.
+static int goes_on_from(Sema *s, const TileOperand *of, int dim) {
+    for (int d = 0; d < of->view->buf->rank; d++) {
+        if (!expr_uses_var(of->view->index[d], of->view->at[dim])) continue;
+        int64_t step = view_step(s, of->view, d, dim);
+        for (int k = 0; k < of->view->rank && step > 0; k++)
+            if (k != dim && view_step(s, of->view, d, k) * of->tiles[k] == step) return k;
+    }
+    return -1;
+}
+
+static bool join_dim(Sema *s, const Sides *sides) {
+    const TileOperand *of = sides->to;
+    int64_t tiles[LAYOUT_MAX_RANK];
+    int order[LAYOUT_MAX_RANK], slow = 0, fast = -1, rank = 0, at = 0;
+    while (slow < of->view->rank && (fast = goes_on_from(s, of, slow)) < 0) slow++;
+    for (int k = 0; k < of->view->rank && fast >= 0; k++) {
+        if (k == slow) continue;
+        if (k == fast) order[at++] = slow;
+        order[at++] = k;
+        tiles[rank++] = of->tiles[k] * (k == fast ? of->tiles[slow] : 1);
+    }
+    return fast >= 0 && reshape_sides(s, sides, order, rank, tiles);
+}
+
+// The dims in the order of the buffer's.
+static bool sort_dims(Sema *s, const Sides *sides) {
+    const TileOperand *of = sides->to;
+    int64_t tiles[LAYOUT_MAX_RANK];
+    int order[LAYOUT_MAX_RANK], count = 0;
+    for (int d = 0; d < of->view->buf->rank; d++)
+        for (int k = 0; k < of->view->rank; k++) {
+            bool taken = !expr_uses_var(of->view->index[d], of->view->at[k]);
+            for (int i = 0; i < count; i++) taken |= order[i] == k;
+            if (taken) continue;
+            tiles[count] = of->tiles[k];
+            order[count++] = k;
+        }
+    return count == of->view->rank && reshape_sides(s, sides, order, count, tiles);
+}
+
+static bool is_constant(const TileOperand *of) {
+    for (int k = 0; k < of->view->rank; k++)
+        if (of->view->clips[k] || !expr_is_int(of->view->shape[k], of->tiles[k])) return false;
+    return true;
+}
+
+// False: they stay as they are.
+static bool take_coordinates(Sema *s, TileOperand *from, TileOperand *to) {
+    Sides sides = {from, to};
+    bool fills = from->view->buf->scope == SCOPE_GLOBAL && to->view->buf->scope == SCOPE_SHARED, changed = false;
+    if (!fills || !is_constant(from) || !is_constant(to)) return false;
+    while (split_dim(s, &sides)) changed = true;
+    while (join_dim(s, &sides)) changed = true;
+    return changed && sort_dims(s, &sides);
+}
+
+static bool move_regions(Sema *s, const TileOperand *src, const TileOperand *dst, Span span) {
+    const char *why;
+    Region *from = view_region(s, src->view, src->tiles, span, &why);
+    Region *to = from ? view_region(s, dst->view, dst->tiles, span, &why) : NULL;
+    if (to) push_copy(s, from, to, span);
+    return to != NULL;
 }
 
 void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand *dst, Span span) {
@@ -139,7 +275,11 @@ void move_tiles(Sema *s, const TileOperand *src, Expr *value, const TileOperand 
         move_by_fragment(s, src, dst, span);
         return;
     }
-    if (src && move_pieces(s, src, dst, span)) return;
+    TileOperand taken_src = src ? *src : *dst, taken_dst = *dst;
+    bool changed = src && take_coordinates(s, &taken_src, &taken_dst);
+    if (changed && move_regions(s, &taken_src, &taken_dst, span)) return;
+    if (src && !(changed && s->in_pipelined) && move_pieces(s, src, dst, span)) return;   // one copy fills a slot
+    if (changed) src = &taken_src, dst = &taken_dst;
     Move move = loop_over(s, dst, span);
     Place to = element_of(s, &move, dst->view);
     if (src) {

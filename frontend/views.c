@@ -55,6 +55,17 @@ static Expr *coordinate(Sema *s, const View *view, int dim) {
     return e_var(s->arena, view->at[dim]);
 }
 
+const View *view_through(Sema *s, Buf *buf, const Layout *map, Expr *const *shape) {
+    View *view = view_new(s, &(View){.buf = buf}, map->rank_in);
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int k = 0; k < view->rank; k++) {
+        view->shape[k] = shape[k];
+        at[k] = coordinate(s, view, k);
+    }
+    layout_forward(s->arena, NULL, map, at, view->index);
+    return view;
+}
+
 // The indices of `out` from those of `of`, whose coordinates are given as expressions over out's.
 static void compose(Sema *s, View *out, const View *of, Expr *const *coordinates) {
     Subst *subst = subst_new(s->arena);
@@ -426,17 +437,25 @@ const char *view_neighbours(Sema *s, const View *view, int dim) {
                         place_text(s, view, dim, first), place_text(s, view, dim, first + 1), view->buf->name);
 }
 
-// The index over coordinates within the tile: (i * 64 + r) / 64 is i where r is below 64.
-static Expr *index_in_tile(Sema *s, const View *view, int index, const int64_t *tiles) {
+// Of the view, over coordinates within the tile: (i * 64 + r) / 64 is i where r is below 64.
+static Expr *simple_in_tile(Sema *s, const View *view, Expr *e, const int64_t *tiles) {
     Facts *facts = known_facts(s);
     int mark = facts_mark(facts);
     for (int k = 0; k < view->rank; k++) {
         Iter iter = iter_new(s->arena, view->at[k], e_int(s->arena, tiles[k]));
         facts_iter(facts, &iter);
     }
-    Expr *simpler = simplify_expr(s->arena, facts, view->index[index]);
+    Expr *simpler = simplify_expr(s->arena, facts, e);
     facts_release(facts, mark);
     return simpler;
+}
+
+const View *view_simple(Sema *s, const View *view, const int64_t *tiles) {
+    View *simple = arena_copy(s->arena, view, sizeof *view);
+    for (int d = 0; d < view->buf->rank; d++) simple->index[d] = simple_in_tile(s, view, view->index[d], tiles);
+    if (view->inside) simple->inside = simple_in_tile(s, view, view->inside, tiles);
+    if (view->inside && expr_is_int(simple->inside, 1)) simple->inside = NULL;
+    return simple;
 }
 
 // The coordinates that the index uses, of which it is *start plus *dim; NULL: it is no such sum.
@@ -458,7 +477,7 @@ static const char *region_dims(Sema *s, const View *view, const int64_t *tiles, 
         Expr *start;
         int coordinates = read_index(s, view, view->index[d], &dim, &start);
         if (!start || coordinates > 1)
-            coordinates = read_index(s, view, index_in_tile(s, view, d, tiles), &dim, &start);
+            coordinates = read_index(s, view, simple_in_tile(s, view, view->index[d], tiles), &dim, &start);
         if (!start || coordinates > 1 || (coordinates && used[dim]++)) return view_neighbours(s, view, dim);
         dims[d] = (RegionDim){.start = start, .tile = 1};
         if (!coordinates) continue;
@@ -468,8 +487,8 @@ static const char *region_dims(Sema *s, const View *view, const int64_t *tiles, 
     }
     for (int k = 0; k < view->rank; k++)
         if (!used[k]) return arena_printf(s->arena, "no dim of '%s' is its dim %d", view->buf->name, k);
-    return view->inside ? arena_printf(s->arena, "some of '%s' inside its bounds is not its own", view->buf->name)
-                        : NULL;
+    if (!view->inside || expr_is_int(simple_in_tile(s, view, view->inside, tiles), 1)) return NULL;
+    return arena_printf(s->arena, "some of '%s' inside its bounds is not its own", view->buf->name);
 }
 
 Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why) {
