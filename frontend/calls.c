@@ -22,8 +22,7 @@ static bool take_named(Sema *s, const OpInfo *info, const Node *arg, Operands *o
     int at = operand_named(info, arg->text);
     if (at < 0) {
         Diag *d = diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, info->text, arg->text);
-        const char *hint = c_argument_hint(arg->text);
-        if (hint) diag_note(d, "%s", hint);
+        if (note_foreign(s, d, FOREIGN_ARGUMENT, arg->span)) return false;
         StrMap *names = strmap_new(s->arena);
         for (int i = 0; i < info->operand_count; i++) strmap_put(names, info->operands[i].name, names);
         diag_suggest(d, arg->span, strmap_nearest(names, arg->text));

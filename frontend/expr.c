@@ -174,7 +174,7 @@ static SemaValue expression_of_kind(Sema *s, const Node *node) {
         if (is_held(s, node)) return load(s, node);
         if (node->kids[0]->kind == N_NAME && !find_or_report(s, node->kids[0])) return value_poison(span);
         if (strcmp(node->text, "T") == 0) diag(s->sink, span, T_NOT_A_VALUE, "a view");
-        else diag(s->sink, span, T_UNKNOWN_VIEW, node->text);
+        else note_foreign(s, diag(s->sink, span, T_UNKNOWN_VIEW, node->text), FOREIGN_INDEXED, end_of(span));
         return value_poison(span);
     case N_STRING: diag(s->sink, span, T_NOT_A_VALUE, "a string"); return value_poison(span);
     default: diag(s->sink, span, T_NOT_A_VALUE, "this"); return value_poison(span);

@@ -3,7 +3,8 @@
 // In: the text of a `.tile` file, a reader for its imports, -D defines. Out: a module at the stage of the text,
 // verified; or diagnostics. Files in order:
 //
-//     lang.l, lang.y, parse.c, c_spellings.c   scanner, grammar, hints for spellings of other languages
+//     lang.l, lang.y, parse.c                  scanner, grammar
+//     foreign.def, foreign.c                   what other languages write otherwise
 //     ast.c, syntax.c                          syntax trees; imports
 //     elaborate.c, variants.c                  the entry points; compile-time values, a variant per combination
 //     names.c, params.c, func.c, decl.c        scopes; parameters and dims; kernels and programs; buffers, attributes

@@ -405,29 +405,29 @@ static Span after_last(const Parse *p) {
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
     (void)scanner;
-    if (p->bad_token || p->too_deep) {   // the scanner has said it
-        p->bad_token = false;
-        return 0;
-    }
+    bool said = p->bad_token || p->too_deep;   // by the scanner
+    p->bad_token = false;
+    Span at = *yypcontext_location(context);
+    if (said || parse_is_explained(p, at)) return 0;
     yysymbol_kind_t expected[YYNTOKENS];
     int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     yysymbol_kind_t token = yypcontext_token(context);
-    const char *got = token_text(p, token, yypcontext_location(context)), *fix;
-    const char *wanted = expected_text(p, expected, count);
-    const char *hint = c_spelling_hint(p, *yypcontext_location(context), &fix);
-    Diag *d;
+    const char *got = token_text(p, token, &at), *wanted = expected_text(p, expected, count);
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
-        d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
+        Diag *d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
         diag_label(d, p->open[p->opened - 1], "opened here");
-    } else if (hint || !listed(expected, count, "';'")) {
-        d = diag(p->sink, *yypcontext_location(context), T_SYNTAX, got, wanted);
+        return 0;
+    }
+    Foreign found;
+    bool ends = listed(expected, count, "';'"), next_line = ends && at.line > p->last.end_line;
+    bool foreign = parse_foreign(p, next_line ? FOREIGN_LINE : FOREIGN_SYNTAX, at, &found);
+    if (foreign || !ends) {
+        Diag *d = diag(p->sink, at, T_SYNTAX, got, wanted);
+        if (foreign) foreign_add(d, &found);
     } else {
         Span end = {p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column};
-        d = diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got);
-        diag_fix(d, end, ";");
+        diag_fix(diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got), end, ";");
     }
-    if (fix) diag_fix(d, *yypcontext_location(context), fix);
-    if (hint) diag_note(d, "%s", hint);
     return 0;
 }
 

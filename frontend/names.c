@@ -152,6 +152,7 @@ static NameScope *function_scope(const Sema *s) {
 
 void forget_unknown_names(Sema *s) {
     function_scope(s)->unknown = NULL;
+    function_scope(s)->explained = (Span){0};
 }
 
 // Each name once in a function, a `fn` or a macro: the scope below the file's remembers it.
@@ -164,18 +165,35 @@ static bool is_reported(Sema *s, const char *name) {
     return false;
 }
 
-// What is written otherwise here, else the name of another language, else one that is nearly the same.
-static void suggest(Diag *d, Span span, const char *name, const char *nearest) {
-    const char *hint = c_name_hint(name), *meant = c_name_meant(name);
-    if (hint) diag_note(d, "%s", hint);
-    else diag_suggest(d, span, meant ? meant : nearest);
+bool note_foreign(Sema *s, Diag *d, ForeignKind kind, Span at) {
+    Foreign found;
+    if (!foreign_find(s->arena, s->sink, kind, at, &found)) return false;
+    foreign_add(d, &found);
+    function_scope(s)->explained = found.span;
+    return true;
+}
+
+bool is_explained(const Sema *s, Span at) {
+    Span by = function_scope(s)->explained;
+    bool behind = at.line > by.line || (at.line == by.line && at.column >= by.column);
+    return at.file == by.file && behind &&
+           (at.line < by.end_line || (at.line == by.end_line && at.column < by.end_column));
+}
+
+Span end_of(Span span) {
+    return (Span){span.file, span.end_line, span.end_column - 1, span.end_line, span.end_column};
+}
+
+// What is written otherwise here or in another language, else a name that is nearly the same.
+static void suggest(Sema *s, Diag *d, Span span, const char *nearest) {
+    if (!note_foreign(s, d, FOREIGN_NAME, span)) diag_suggest(d, span, nearest);
 }
 
 Symbol *find_or_report(Sema *s, const Node *node) {
     Symbol *symbol = find(s, node->text);
-    if (symbol || is_reported(s, node->text)) return symbol;
+    if (symbol || is_explained(s, node->span) || is_reported(s, node->text)) return symbol;
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
-    suggest(d, node->span, node->text, nearest_name(s, node->text));
+    suggest(s, d, node->span, nearest_name(s, node->text));
     return NULL;
 }
 
@@ -195,7 +213,7 @@ Type find_type(Sema *s, const Node *name) {
     Diag *d = diag(s->sink, name->span, T_UNKNOWN_TYPE, name->text);
     StrMap *all = strmap_new(s->arena);
     put_types(all);
-    suggest(d, name->span, name->text, strmap_nearest(all, name->text));
+    suggest(s, d, name->span, strmap_nearest(all, name->text));
     return TYPE_NONE;
 }
 
@@ -206,7 +224,7 @@ void unknown_function(Sema *s, const Node *call) {
     for (int i = 0; i < OP_COUNT; i++) strmap_put(all, op_info((OpId)i)->text, all);
     strmap_each(s->syntax->inlines, collect, all);
     if (s->context == IN_PROGRAM) strmap_each(s->syntax->launchables, collect, all);
-    suggest(d, ast_name_span(call), call->text, strmap_nearest(all, call->text));
+    suggest(s, d, ast_name_span(call), strmap_nearest(all, call->text));
     if (s->context != IN_PROGRAM && strmap_has(s->syntax->launchables, call->text))
         diag_note(d, "'%s' is a kernel: only a program calls it", call->text);
 }

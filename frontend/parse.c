@@ -114,16 +114,27 @@ void parse_close(Parse *p) {
     if (p->opened > 0) p->opened--;
 }
 
-size_t parse_offset(const Parse *p, Span span) {
+// Of the first byte in the text.
+static size_t offset_of(const Parse *p, Span span) {
     size_t at = 0;
     for (int line = 1; line < span.line && at < p->length; at++) line += p->text[at] == '\n';
     return at + (size_t)(span.column - 1);
 }
 
 const char *parse_source_text(Parse *p, Span span) {
-    size_t start = parse_offset(p, span), count = (size_t)(span.end_column - span.column);
+    size_t start = offset_of(p, span), count = (size_t)(span.end_column - span.column);
     if (start > p->length || count > p->length - start) return "this";
     return arena_printf(p->arena, "'%.*s'", count > 40 ? 40 : (int)count, p->text + start);
+}
+
+bool parse_is_explained(const Parse *p, Span at) {
+    return at.line < p->explained.end_line || (at.line == p->explained.end_line && at.column < p->explained.end_column);
+}
+
+bool parse_foreign(Parse *p, ForeignKind kind, Span at, Foreign *found) {
+    if (!foreign_find(p->arena, p->sink, kind, at, found)) return false;
+    p->explained = found->span;
+    return true;
 }
 
 // ---- the text ----

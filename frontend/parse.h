@@ -2,10 +2,14 @@
 // syntax.h).
 #pragma once
 #include "frontend/ast.h"
+#include "frontend/foreign.h"
 
 typedef enum { PARSE_FILE, PARSE_EXPR } ParseStart;
 
-enum { PARSE_MAX_BYTES = 16 << 20 };   // of one file; a larger one is no program
+enum {
+    PARSE_MAX_BYTES = 16 << 20,
+    PARSE_MAX_NOTES = 100
+};   // of one file: a larger one is no program; about other languages
 
 // The state of one parse: the position in the text, the open brackets, and the result.
 typedef struct Parse {
@@ -20,6 +24,7 @@ typedef struct Parse {
     Span open[AST_MAX_PRINTED];
     int opened, nesting;   // open brackets, and how many there may be
     bool too_deep;         // reported once
+    Span explained;        // by the notes so far
     bool bad_token;        // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
     bool started;   // the token that chooses what to parse was given
@@ -40,10 +45,9 @@ Span parse_join(Span first, Span last);
 // A parameter. `dims` with coordinates (N_ITER) becomes their extents, and a list of their own.
 Node *parse_param(Parse *p, Span span, const char *name, int mode, Node *type, Node *dims, Node *strides, Node *map);
 const char *parse_source_text(Parse *p, Span span);   // what stands there, quoted
-size_t parse_offset(const Parse *p, Span span);       // of its first byte in the text
-// How the language spells what the text around an unexpected token means in C or Python; NULL: no such spelling. *fix: the
-// text that mends it in the place of the token, else NULL.
-const char *c_spelling_hint(Parse *p, Span got, const char **fix);
+// What the text around an unexpected token means in another language; what it explains is not reported again.
+bool parse_foreign(Parse *p, ForeignKind kind, Span at, Foreign *found);
+bool parse_is_explained(const Parse *p, Span at);
 
 char *parse_unquote(Parse *p, const char *text, size_t length);
 void parse_open(Parse *p, Span span);

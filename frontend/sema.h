@@ -18,6 +18,7 @@
 // A literal has no type until it is used, so expressions are Values: an untyped number, or a typed Expr. After an error
 // the value is poison, which nothing complains about again.
 #pragma once
+#include "frontend/foreign.h"
 #include "frontend/syntax.h"
 #include "ir/build.h"
 #include "ir/facts.h"
@@ -127,6 +128,7 @@ typedef struct NameScope {
     struct NameScope *outer;
     StrMap *symbols;
     StrMap *unknown;   // names that were reported as unknown; NULL: none
+    Span explained;    // by the last note about another language
 } NameScope;
 
 typedef struct Making {   // the functions that are being made: one, and those that call it
@@ -179,10 +181,10 @@ typedef struct Sema {
     Func *func;
     Block *block;   // where statements go
     CodeContext context;
-    int constant;    // > 0: inside an expression that must be constant
-    int loops;       // loops around, for break
-    Map *naturals;   // iterators that are never negative
-    Facts *facts;    // of facts_of: its conditions, iterators and lets so far
+    int constant;     // > 0: inside an expression that must be constant
+    int loops;        // loops around, for break
+    Map *naturals;    // iterators that are never negative
+    Facts *facts;     // of facts_of: its conditions, iterators and lets so far
     const Func *facts_of;
     Map *tiles;         // a channel's buffer -> ChannelTiles
     Map *held;          // a handle's variable -> the channel's buffer
@@ -224,12 +226,10 @@ const Define *define_of(Sema *s, const char *name);
 const Define *define_of_own(Sema *s, const char *kernel, const char *name);     // gemm.BM, else BM
 SemaValue define_value(Sema *s, const Define *define, Span span, Type *type);   // a number, or *type
 
-// ---- c_spellings.c ----
-// What a name of C, CUDA or Python is called here: `fabsf` is abs. NULL: no such name is known.
-const char *c_name_meant(const char *name);
-// How to write what is no name here, `threadIdx`, or no argument, `mask`. NULL: nothing is known.
-const char *c_name_hint(const char *name);
-const char *c_argument_hint(const char *name);
+// What the text at a place means in another language, as note and fix of a diagnostic. What that explains is not reported again.
+bool note_foreign(Sema *s, Diag *d, ForeignKind kind, Span at);
+bool is_explained(const Sema *s, Span at);
+Span end_of(Span span);   // its last byte: of `x.shape`, the place of the member
 
 // ---- types.c ----
 SemaValue value_int(Wide value, Span span);

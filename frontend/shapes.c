@@ -11,13 +11,20 @@
 //
 // A view (views.c) is written as a buffer is. A part of it becomes a region of its buffer where one says that.
 #include "frontend/sema.h"
+#include "ir/print.h"
 #include "support/strbuf.h"
 #include <string.h>
 
 // ---- buffers by name ----
+
+static void report_no_buffer(Sema *s, const Node *node) {
+    Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, "this");
+    note_foreign(s, d, FOREIGN_INDEXED, end_of(node->span));
+}
+
 Buf *buffer_named(Sema *s, const Node *node) {
     if (node->kind != N_NAME) {
-        diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        report_no_buffer(s, node);
         return NULL;
     }
     Symbol *symbol = find_or_report(s, node);
@@ -31,6 +38,17 @@ Buf *buffer_named(Sema *s, const Node *node) {
     return NULL;
 }
 
+// x.shape[0] is written as the extent.
+static const char *extent_meant(Sema *s, const Node *node) {
+    const Node *base = node->kids[0];
+    bool shape = base->kind == N_DOT && (!strcmp(base->text, "shape") || !strcmp(base->text, "size"));
+    if (!shape || base->kids[0]->kind != N_NAME || node->count != 2 || node->kids[1]->kind != N_INT) return NULL;
+    Symbol *symbol = find(s, base->kids[0]->text);
+    uint64_t dim = node->kids[1]->integer;
+    if (!symbol || symbol->kind != SYMBOL_BUF || dim >= (uint64_t)symbol->buf->rank) return NULL;
+    return expr_text(s->arena, symbol->buf->shape[dim]);
+}
+
 static bool is_regs(const Node *node) {
     return node->kind == N_CALL && strcmp(node->text, "regs") == 0;
 }
@@ -41,6 +59,13 @@ static Buf *indexed_buffer(Sema *s, const Node *node, bool *regs) {
     *regs = is_regs(base);
     if (*regs && base->count != 1) {
         diag(s->sink, base->span, T_ARGUMENTS, "regs");
+        return NULL;
+    }
+    const char *extent = extent_meant(s, node);
+    if (extent) {
+        Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        diag_note(d, "extents have names: write %s", extent);
+        diag_fix(d, node->span, extent);
         return NULL;
     }
     Buf *buf = buffer_named(s, *regs ? base->kids[0] : base);
@@ -176,7 +201,7 @@ bool element_place(Sema *s, const Node *node, Place *out) {
     Base base;
     bool alone = node->kind != N_INDEX;   // u.n: a view of one element, without dims
     if (alone && !is_view(s, node)) {
-        diag(s->sink, node->span, T_NOT_BUFFER, "this");
+        report_no_buffer(s, node);
         return false;
     }
     if (!base_of(s, node, alone ? node : node->kids[0], &base)) return false;
@@ -289,7 +314,8 @@ static bool read_operand(Sema *s, const Node *node, Written *w) {
     *w = (Written){.span = node->span};
     while (node->kind == N_DOT && !is_held(s, node)) {
         if (strcmp(node->text, "T") != 0) {
-            diag(s->sink, node->span, T_UNKNOWN_VIEW, node->text);
+            Diag *d = diag(s->sink, node->span, T_UNKNOWN_VIEW, node->text);
+            note_foreign(s, d, FOREIGN_INDEXED, end_of(node->span));
             return false;
         }
         w->transposed = !w->transposed;

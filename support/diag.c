@@ -47,6 +47,13 @@ const char *diag_source_name(const DiagSink *sink, int file) {
     return file >= 0 && file < sink->sources.count ? sink->sources.items[file].name : "<none>";
 }
 
+bool diag_source(const DiagSink *sink, int file, const char **text, size_t *length) {
+    if (file < 0 || file >= sink->sources.count) return false;
+    *text = sink->sources.items[file].text;
+    *length = sink->sources.items[file].length;
+    return true;
+}
+
 // The variants of a kernel go through the same passes: each gives the same diagnostics. Code, place and message
 // identify one; what differs between variants is in its notes. (What a program prints is a remark, too: a line may be
 // printed several times.)
@@ -160,9 +167,9 @@ const char *diag_severity_name(Severity severity) {
 }
 
 bool diag_line(const DiagSink *sink, int file, int line, const char **text, size_t *length) {
-    if (file < 0 || file >= sink->sources.count) return false;
-    const Source *source = &sink->sources.items[file];
-    return text_line(source->text, source->length, line, text, length);
+    const char *whole;
+    size_t size;
+    return diag_source(sink, file, &whole, &size) && text_line(whole, size, line, text, length);
 }
 
 int diag_column(const DiagSink *sink, int file, int line, int column) {

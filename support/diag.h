@@ -31,7 +31,8 @@ typedef struct Diag Diag;
 DiagSink *diag_sink_new(Arena *arena);
 // Registers a source for excerpts, and keeps a copy; `text` need not be terminated. Returns the file index.
 int diag_add_source(DiagSink *sink, const char *name, const char *text, size_t length);
-const char *diag_source_name(const DiagSink *sink, int file);   // "<none>" out of range
+const char *diag_source_name(const DiagSink *sink, int file);                          // "<none>" out of range
+bool diag_source(const DiagSink *sink, int file, const char **text, size_t *length);   // false: there is none
 
 // Adds a diagnostic; the variadic arguments fill the code's format. After 100 errors the rest are counted only. One
 // with the code, place and text of an earlier one is not listed again.
