@@ -21,6 +21,7 @@
 #include "passes/analysis/util.h"
 #include "passes/layout/conversion_way.h"
 #include "passes/layout/fragment.h"
+#include "passes/layout/shared_lives.h"
 #include "passes/lower/lower.h"
 #include "passes/pass.h"
 #include "passes/select/tma.h"
@@ -31,8 +32,9 @@ typedef struct Staging {
     PassContext *context;
     Arena *arena;
     Func *kernel;
-    Map *staged;    // copies from a fragment to global memory that are faster staged
-    Map *effects;   // lets of the CTA with the result of an effect
+    Map *staged;         // copies from a fragment to global memory that are faster staged
+    Map *effects;        // lets of the CTA with the result of an effect
+    SharedLives lives;   // before the pass
     bool changed;
 } Staging;
 
@@ -239,11 +241,14 @@ static int64_t shared_bytes(const Block *block) {
     return total;
 }
 
-// The stage fits in shared memory that is free by then: the kernel's input tiles.
-static bool stage_fits(const Staging *m, const Region *to) {
+// The stage is no larger than the kernel's input tiles, whose memory is mostly free by then. Where it is not, as in a
+// loop, there is memory for both.
+static bool stage_fits(const Staging *m, const Stmt *store) {
+    const Region *to = copy_of(store).dst;
     EXPECT(m->context->failure, region_rank(to) == 2, "a staged store of rank %d", region_rank(to));
     int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
-    return bytes <= shared_bytes(&m->kernel->body);
+    return bytes <= shared_bytes(&m->kernel->body) &&
+           shared_live_bytes(&m->lives, store) + bytes <= m->context->target->shared_block;
 }
 
 // ---- stores by TMA of roles written by hand ----
@@ -371,7 +376,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Staging *m = mapper->user;
     if (is_conversion(m->arena, stmt)) {
         stage_conversion(m, stmt, out);
-    } else if (map_has(m->staged, stmt) && stage_fits(m, copy_of(stmt).dst)) {
+    } else if (map_has(m->staged, stmt) && stage_fits(m, stmt)) {
         crosses_shared(m, "stage", copy_of(stmt).dst->buf->type, stmt, out);
     } else if (is_call(stmt, OP_GEMM)) {
         stage_gemm(m, stmt, out);
@@ -394,6 +399,7 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
         any |= stage_role_stores(&m, stmt);
         SKIP_BODY(stmt);
     }
+    m.lives = shared_lives(context->arena, kernel);
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     ThreadScopeVec scopes = thread_scopes(context->arena, kernel);

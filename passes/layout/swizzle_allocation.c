@@ -9,16 +9,15 @@
 //     the longest runs first; rows padded by one access, where that adds no more than half a tile.
 // A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere.
 //
-// Offset. A buffer is live from its first to its last use. A use in a loop counts for the whole loop if the declaration
-// is outside. Buffers that other CTAs of the cluster read are always live. Buffers with disjoint live ranges may share
-// bytes: each gets the lowest free aligned offset, largest buffer first. insert-sync, the next pass, orders threads
-// where bytes are shared.
+// Offset. Buffers with disjoint live ranges (shared_lives.h) may share bytes: each gets the lowest free aligned offset,
+// largest buffer first. insert-sync, the next pass, orders threads where bytes are shared.
 //
 // Leading dims beyond the last two (slots) pass through the layout.
 #include "ir/build.h"
 #include "layout/shared_swizzle.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
+#include "passes/layout/shared_lives.h"
 #include "passes/pass.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
@@ -192,103 +191,18 @@ static const Layout *choose_layout(PassContext *context, const Map *groups, cons
     return chooser.best ? chooser.best : plain;   // no layout is legal for indices outside of the tile
 }
 
-// ---- live ranges ----
-
-typedef struct Life {
-    Buf *buf;
-    int64_t members;   // of an array of roles, each of which has its own
-    int first, last;   // statement numbers in textual order
-    int64_t bytes, align;
-} Life;
-
-typedef struct Lifetimes {
-    Arena *arena;
-    VEC(Life) items;
-    Map *index;   // Buf -> its index, from 1
-    int clock;
-    int64_t members;   // of the current role
-} Lifetimes;
-
-static int index_of_life(const Lifetimes *lifetimes, const Buf *buf) {   // -1: none
-    return (int)(intptr_t)map_get(lifetimes->index, buf) - 1;
-}
-
-static void touch(Lifetimes *lifetimes, const Buf *buf, int from, int to) {
-    int index = index_of_life(lifetimes, buf->alias_of ? buf->alias_of : buf);
-    if (index < 0) return;
-    Life *life = &lifetimes->items.items[index];
-    if (life->first < 0 || from < life->first) life->first = from;
-    if (to > life->last) life->last = to;
-}
-
-static void add_life(Lifetimes *lifetimes, Buf *buf) {
-    vec_push(lifetimes->arena, &lifetimes->items, ((Life){buf, lifetimes->members, .first = -1, .last = -1}));
-    map_put(lifetimes->index, buf, (void *)(intptr_t)lifetimes->items.count);
-}
-
-static void live_block(Lifetimes *lifetimes, const Block *block);
-
-static void live_stmt_itself(Lifetimes *lifetimes, const Stmt *stmt) {
-    int now = lifetimes->clock;
-    if (is_call(stmt, OP_AWAIT)) touch(lifetimes, call_region(stmt, 0)->buf, now, now);
-    FOR_EACH_EFFECT (effect, lifetimes->arena, stmt) {
-        bool peers = effect->op == OP_PEER || effect->op == OP_PEER_STORE;   // other CTAs access it at any time
-        touch(lifetimes, effect->buf, peers ? 0 : now, peers ? INT_MAX : now);
-    }
-}
-
-// Buffers that are declared outside of a loop and used in it are live throughout the loop.
-static void live_loop(Lifetimes *lifetimes, const Stmt *stmt, const Block *body) {
-    int start = lifetimes->clock, known = lifetimes->items.count;
-    live_block(lifetimes, body);
-    FOR_EACH_EFFECT (effect, lifetimes->arena, stmt)
-        if (index_of_life(lifetimes, effect->buf) < known) touch(lifetimes, effect->buf, start, lifetimes->clock);
-}
-
-// Roles run concurrently until the end of the CTA: buffers that a role uses are live throughout.
-static void live_role(Lifetimes *lifetimes, const Stmt *role) {
-    lifetimes->members = role_members(role);
-    live_block(lifetimes, &role->role.body);
-    lifetimes->members = 1;
-    FOR_EACH_EFFECT (effect, lifetimes->arena, role) touch(lifetimes, effect->buf, 0, INT_MAX);
-}
-
-static void live_stmt(Lifetimes *lifetimes, const Stmt *stmt) {
-    Stmt alone = stmt_alone(stmt);
-    lifetimes->clock++;
-    switch (stmt->kind) {
-    case STMT_DECL:
-        if (stmt->decl->scope == SCOPE_SHARED && !stmt->decl->alias_of) add_life(lifetimes, stmt->decl);
-        return;
-    case STMT_ROLE: live_role(lifetimes, stmt); return;
-    case STMT_WHILE: live_loop(lifetimes, stmt, &stmt->while_.body); return;
-    case STMT_THREAD: live_loop(lifetimes, stmt, &stmt->thread.body); return;
-    case STMT_FOR:
-        if (stmt->loop.kind == LOOP_PARALLEL) live_stmt_itself(lifetimes, stmt);
-        else live_loop(lifetimes, stmt, &stmt->loop.body);
-        return;
-    default:
-        live_stmt_itself(lifetimes, &alone);
-        FOR_EACH_BODY (body, stmt) live_block(lifetimes, body);
-    }
-}
-
-static void live_block(Lifetimes *lifetimes, const Block *block) {
-    FOR_EACH_ITEM (stmt, block) live_stmt(lifetimes, stmt);
-}
-
 // ---- offsets ----
 
-static bool meet(const Life *a, const Life *b) {
+static bool meet(const SharedLife *a, const SharedLife *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 
-typedef VEC(Life *) LifeVec;
+typedef VEC(SharedLife *) SharedLifeVec;
 
 // The lowest offset that is free; `placed` is in the order of offsets.
-static int64_t free_offset(const LifeVec *placed, const Life *life) {
+static int64_t free_offset(const SharedLifeVec *placed, const SharedLife *life) {
     int64_t offset = 0;
-    VEC_EACH_PTR (Life, other, placed) {
+    VEC_EACH_PTR (SharedLife, other, placed) {
         if (!meet(life, other) || other->buf->offset + other->bytes <= offset) continue;
         if (other->buf->offset >= offset + life->bytes) break;
         offset = round_up(other->buf->offset + other->bytes, life->align);
@@ -296,7 +210,7 @@ static int64_t free_offset(const LifeVec *placed, const Life *life) {
     return offset;
 }
 
-static void keep_placed(Arena *arena, LifeVec *placed, Life *life) {
+static void keep_placed(Arena *arena, SharedLifeVec *placed, SharedLife *life) {
     int at = placed->count;
     vec_push(arena, placed, life);
     for (; at > 0 && placed->items[at - 1]->buf->offset > life->buf->offset; at--)
@@ -306,37 +220,37 @@ static void keep_placed(Arena *arena, LifeVec *placed, Life *life) {
 
 // The largest first; of equal ones that which is declared first.
 static int by_size(const void *a, const void *b) {
-    const Life *one = *(Life *const *)a, *other = *(Life *const *)b;
+    const SharedLife *one = *(SharedLife *const *)a, *other = *(SharedLife *const *)b;
     if (one->bytes != other->bytes) return one->bytes > other->bytes ? -1 : 1;
     return one < other ? -1 : one > other;
 }
 
 // True: some had no place yet.
-static bool place_all(Lifetimes *lifetimes) {
-    LifeVec placed = {0}, unplaced = {0};
-    VEC_EACH (Life, life, &lifetimes->items) {
-        if (life->buf->offset < 0) vec_push(lifetimes->arena, &unplaced, life);
-        else keep_placed(lifetimes->arena, &placed, life);
+static bool place_all(SharedLives *lives) {
+    SharedLifeVec placed = {0}, unplaced = {0};
+    VEC_EACH (SharedLife, life, &lives->items) {
+        if (life->buf->offset < 0) vec_push(lives->arena, &unplaced, life);
+        else keep_placed(lives->arena, &placed, life);
     }
-    if (unplaced.count > 1) qsort(unplaced.items, (size_t)unplaced.count, sizeof(Life *), by_size);
-    VEC_EACH_PTR (Life, life, &unplaced) {
+    if (unplaced.count > 1) qsort(unplaced.items, (size_t)unplaced.count, sizeof(SharedLife *), by_size);
+    VEC_EACH_PTR (SharedLife, life, &unplaced) {
         life->buf->offset = free_offset(&placed, life);
         life->buf->align = (int)life->align;
-        keep_placed(lifetimes->arena, &placed, life);
+        keep_placed(lives->arena, &placed, life);
     }
     return unplaced.count > 0;
 }
 
-static void check_size(PassContext *context, const Func *kernel, const Lifetimes *lifetimes) {
+static void check_size(PassContext *context, const Func *kernel, const SharedLives *lives) {
     int64_t total = 0;
-    VEC_EACH (const Life, life, &lifetimes->items) {
+    VEC_EACH (const SharedLife, life, &lives->items) {
         int64_t end = life->buf->offset + life->bytes;
         total = end > total ? end : total;
     }
     if (total <= context->target->shared_block) return;
     Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
                    context->target->name, (long long)context->target->shared_block);
-    VEC_EACH (const Life, life, &lifetimes->items)
+    VEC_EACH (const SharedLife, life, &lives->items)
         diag_label(d, life->buf->loc, "%s: %lld bytes", life->buf->name, (long long)life->bytes);
 }
 
@@ -364,7 +278,7 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
 }
 
 // Size, alignment and other inputs of the placement.
-static void measure(PassContext *context, const Func *kernel, const Map *touches, Life *life) {
+static void measure(PassContext *context, const Func *kernel, const Map *touches, SharedLife *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
     bool spread = attr_get(buf->attrs, ATTR_CTAS) != NULL;
@@ -385,13 +299,12 @@ static void measure(PassContext *context, const Func *kernel, const Map *touches
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
-    Lifetimes lifetimes = {.arena = context->arena, .index = map_new(context->arena), .members = 1};
+    SharedLives lives = shared_lives(context->arena, kernel);
     SharedAccessVec accesses = {0};
     bool changed = false;
-    live_block(&lifetimes, &kernel->body);
     shared_accesses(context, kernel, &accesses);
     const Map *touches = find_touches(context, kernel), *groups = group_accesses(context, &accesses);
-    VEC_EACH (Life, life, &lifetimes.items) {
+    VEC_EACH (SharedLife, life, &lives.items) {
         Buf *buf = life->buf;
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, touches, buf);
@@ -401,8 +314,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         }
         measure(context, kernel, touches, life);
     }
-    changed |= place_all(&lifetimes);
+    changed |= place_all(&lives);
     if (changed) report_conflicts(context, kernel, &accesses);
-    check_size(context, kernel, &lifetimes);
+    check_size(context, kernel, &lives);
     return changed;
 }
