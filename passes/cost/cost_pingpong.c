@@ -17,11 +17,12 @@
 // times: the L2 cache delivers `cluster_bytes` per clock to all of them. (Other CTAs' requests for the same bytes are
 // merged.)
 //
-// A device that multiplies everywhere is limited by power, and lowers its clock: a strip then takes `power_clocks` of
-// the highest clock per `columns` columns, the step a little more for what it loads (`power_bytes`), (target/launch_cost.h). So a narrow tile has no disadvantage but for its loads.
-// (H200: 128 rows of bf16 take 3.05 to 3.2 ns per column and 64 of k, in ping-pong kernels of one product of 128 to 208
-// columns and of two of 64 to 104 each; e4m3, of equally many bytes, 3 to 6 % more; f16 and tf32 are taken for equal, not
-// measured. `load_bytes` is what keeps the order of tiles of one product at the seven sizes below.)
+// A device that multiplies everywhere is limited by power, and lowers its clock (target/launch_cost.h): a strip then takes
+// `power_clocks` of the highest clock per `columns` columns, and the step a little more for what it loads (`power_bytes`).
+// So a narrow tile has no disadvantage but for its loads. (H200: 128 rows of bf16 take 3.05 to 3.2 ns per column and 64 of
+// k, in ping-pong kernels of one product of 128 to 208 columns and of two of 64 to 104 each; e4m3, of equally many bytes,
+// 3 to 6 % more; f16 and tf32 are taken for equal, not measured.) `load_bytes` is the rate of the L2 cache for all
+// multiprocessors, in bytes per clock of one.
 //
 // So a tile of 64 x 128 is faster than one of 128 x 64, and 64 x 64 is limited by shared memory. After the loop a tile
 // writes its results: `tail_clocks` per column of a strip, more without TMA stores. (H200, examples/gemm.tile at seven
