@@ -32,7 +32,7 @@ enum { COST_ROWS, COST_COLUMNS, COST_COPIES, COST_DEPTH, COST_FIRST_PITCH, COST_
 enum { COST_LINE = 128, COST_SECTOR = 32 };   // bytes of the L2 cache
 enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with more, most of it comes from the L2 cache
 
-// TERM(name, meaning). Rates are in 2^-20 clocks. 0 is no such cost.
+// TERM(name, meaning). Rates are in 2^-20 clocks. 0 is no such cost; those at the end, of few kernels, are left out then.
 #define COST_TERMS(TERM)                                                                                               \
     TERM(tile_rows, "rows of a tile")                                                                                  \
     TERM(tile_columns, "columns of a tile")                                                                            \
@@ -41,23 +41,23 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(stream, "clocks of a step where at most two CTAs read a tile; 0: their number is not known")                  \
     TERM(tail, "clocks of a tile after its steps")                                                                     \
     TERM(hidden, "1: the tail overlaps the steps of another tile")                                                     \
-    TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
-    TERM(uneven, "the share of a tile, in 1/1024, by which balanced multiprocessors differ at the end")                \
-    TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
-    TERM(stray, "of clusters of more than two CTAs, one in so many finds no place")                                    \
-    TERM(load, "rate of a tile's loads, for each step")                                                                \
     TERM(padding, "rate of a row or column beyond the end, for each step")                                             \
-    TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
-    TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
-    TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
-    TERM(launch, "the same: clocks of the second launch")                                                              \
     TERM(power, "clocks of a step by what power the device has, if all multiprocessors work")                          \
     TERM(rest, "clocks of a launch in which nothing is multiplied")                                                    \
     TERM(fetch, "clocks of a step's loads from the L2 cache")                                                          \
     TERM(first_rows, "rows that a step loads, from tensors of the first pitch")                                        \
     TERM(second_rows, "the same, of the second")                                                                       \
     TERM(crossing, "rate of such a row in two lines of the cache")                                                     \
-    TERM(straddle, "rate of such a row that starts within a sector")
+    TERM(straddle, "rate of such a row that starts within a sector")                                                   \
+    TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
+    TERM(uneven, "the share of a tile, in 1/1024, by which balanced multiprocessors differ at the end")                \
+    TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
+    TERM(stray, "of clusters of more than two CTAs, one in so many finds no place")                                    \
+    TERM(load, "rate of a tile's loads, for each step")                                                                \
+    TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
+    TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
+    TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
+    TERM(launch, "the same: clocks of the second launch")
 
 #define COST_FIELD(name, meaning) int64_t name;
 typedef struct LaunchCost {

@@ -123,8 +123,11 @@ static void write_launch_args(Writer *w, const PlanStep *step) {
     close(w, ']');
 }
 
+// On one line, but for the steps of a branch.
 static void write_step(Writer *w, const PlanStep *step) {
+    bool flat = step->kind != DO_IF;
     open(w, NULL, '{');
+    w->flat += flat;
     put_text(w, "do", plan_step_names[step->kind]);
     if (step->name) put_text(w, "name", step->name);
     if (step->kind == DO_LET) put_text(w, "type", type_text(step->type));
@@ -137,6 +140,7 @@ static void write_step(Writer *w, const PlanStep *step) {
     }
     if (step->kind == DO_LAUNCH) write_launch_args(w, step);
     close(w, '}');
+    w->flat -= flat;
 }
 
 static void write_steps(Writer *w, const char *name, const PlanSteps *steps) {

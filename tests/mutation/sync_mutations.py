@@ -489,9 +489,9 @@ def emulate(tilec, path, flags, seed=1):
     return done.returncode, done.stdout + done.stderr
 
 
-def emulate_without(tilec, path, flags):
-    """Of a text without a statement: under schedules of several seeds, until one shows that it is needed."""
-    for seed in range(1, SCHEDULES + 1):
+def emulate_without(tilec, path, flags, schedules):
+    """Of a text without a statement: under schedules of so many seeds, until one shows that it is needed."""
+    for seed in range(1, schedules + 1):
         code, output = emulate(tilec, path, flags, seed)
         if code != 0:
             break
@@ -515,6 +515,17 @@ def without(text, match):
 def place(text, match):
     line = text.count("\n", 0, match.start()) + 1
     return f"line {line}: {match.group(0)}"
+
+
+def excuse_of(title, target, text, match, position):
+    """Why a deletion may not be noticed: a proof; NOT_SHOWN; True for a kind of statement; else nothing."""
+    key = (title.split()[0], target, title.endswith("(fallback)"), position, match.group(0))
+    between = match.group(0) == "wgmma_fence();" and BETWEEN.search(text, 0, match.start())
+    kernel = next((k.group(0) for k in KERNEL.finditer(text) if k.start() < match.start() < k.end()), "")
+    empty = match.group(0) == "cp_async_wait(0);" and EMPTY_GROUPS.search(kernel)
+    # Threads of the CTA and, behind a cluster barrier, of its peers see an mbarrier without the fence.
+    fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
+    return PROOFS.get(key) or (NOT_SHOWN if key in NOT_SHOWN else bool(between or empty or fenced or arrives_alone(text, match)))
 
 
 def case_name(number):
@@ -563,12 +574,12 @@ def main():
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         folder = pathlib.Path(name)
 
-        def attempt(number, position, text, match):
+        def attempt(number, position, text, match, excuse=None):
             path = folder / f"{number}-{position}.tile"
             path.write_text(without(text, match) if match else text)
             case = CASES[number]
             flags = ["--passes=none", "--target=sm_90a", f"--only={case.example}"] if case.program else [f"--target={case.target}"]
-            return (emulate_without if match else emulate)(options.tilec, path, flags)
+            return emulate_without(options.tilec, path, flags, 1 if excuse else SCHEDULES) if match else emulate(options.tilec, path, flags)
 
         jobs = []
         for number, case in enumerate(CASES):
@@ -583,11 +594,13 @@ def main():
             for piece, (kind, text, attribute) in kinds:
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
                 if not sampled:
-                    jobs.append((title, case.target, text, None, None, pool.submit(attempt, number, f"whole{piece}", text, None)))
+                    jobs.append((title, text, None, None, None, pool.submit(attempt, number, f"whole{piece}", text, None)))
                 deleted = list(enumerate(statements(text, attribute, case.first or case.kernel)))
                 for position, match in some(deleted, *sampled[number]) if sampled else deleted:
-                    jobs.append((title, case.target, text, match, position, pool.submit(attempt, number, f"{position}-{piece}", text, match)))
-        for title, target, text, match, position, job in jobs:
+                    excuse = excuse_of(title, case.target, text, match, position)
+                    job = pool.submit(attempt, number, f"{position}-{piece}", text, match, excuse)
+                    jobs.append((title, text, match, position, excuse, job))
+        for title, text, match, position, excuse, job in jobs:
             code, output = job.result()
             if match is None:
                 if code != 0:
@@ -598,19 +611,11 @@ def main():
                 errors = [line for line in output.splitlines() if "error[" in line]
                 print(f"{title}: {place(text, match)}: exit {code} {errors[:1]}")
             noticed = code == 1 and "FAIL" in output
-            key = (title.split()[0], target, title.endswith("(fallback)"), position, match.group(0))
-            proof, hidden = PROOFS.get(key), key in NOT_SHOWN
-            if noticed and proof:
-                problems.append(f"{title}: {place(text, match)} is needed after all; its proof was: {proof}")
-            if noticed and hidden:
+            if noticed and excuse == NOT_SHOWN:
                 problems.append(f"{title}: {place(text, match)} is shown now: it leaves NOT_SHOWN")
-            between = match.group(0) == "wgmma_fence();" and BETWEEN.search(text, 0, match.start())
-            kernel = next((k.group(0) for k in KERNEL.finditer(text) if k.start() < match.start() < k.end()), "")
-            empty = match.group(0) == "cp_async_wait(0);" and EMPTY_GROUPS.search(kernel)
-            # Threads of the CTA and, behind a cluster barrier, of its peers see an mbarrier without the fence.
-            fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
-            alone = arrives_alone(text, match)
-            if not noticed and not proof and not hidden and not between and not empty and not fenced and not alone:
+            elif noticed and isinstance(excuse, str):
+                problems.append(f"{title}: {place(text, match)} is needed after all; its proof was: {excuse}")
+            if not noticed and not excuse:
                 problems.append(f"{title}: not noticed without {place(text, match)}, which is number {position} (exit {code})")
     print("\n".join(problems))
     print(f"{deletions} deletions, {len(problems)} problems")

@@ -1201,9 +1201,9 @@ static void test_format_of_costs(void **state) {
     sb_init(&said, f.arena);
     for (int i = 0; i < COST_TERM_COUNT; i++) sb_printf(&terms, "%s ", cost_term_name(i));
     assert_string_equal(sb_text(&terms),
-                        "tile_rows tile_columns tile_depth step stream tail hidden balanced uneven split "
-                        "stray load padding slice_steps read sum launch power rest fetch "
-                        "first_rows second_rows crossing straddle ");
+                        "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
+                        "first_rows second_rows crossing straddle balanced uneven split stray load slice_steps "
+                        "read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
     assert_int_equal(MANIFEST_FORMAT, 3);
     static const char before[] = "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": []}";
