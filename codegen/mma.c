@@ -30,6 +30,19 @@ static void emit_ldmatrix(Gen *gen, const OpCall *call) {
     }
 }
 
+static void emit_ldmatrix_bytes(Gen *gen, const OpCall *call) {
+    Region *to = ARG_PLACE(gen, call, LDMATRIX_BYTES, dst);
+    RegisterArray *array = register_array(gen, to->buf);
+    int64_t first = place_register_index(gen, to);
+    int count = (int)ARG_CONST(gen, call, LDMATRIX_BYTES, count), words = 2 * count, per_word = 32 / array->bits;
+    const char *name = arena_printf(gen->arena, "llvm.nvvm.ldmatrix.sync.aligned.m16n16.x%d.trans.b8.p3", count);
+    Value rows = place_address(gen, ARG_PLACE(gen, call, LDMATRIX_BYTES, src));
+    Value loaded = CALL(gen, name, struct_of(gen, gen->types.i32, words), rows);
+    mark_call(gen, loaded, "convergent");
+    for (int i = 0; i < words; i++)
+        register_set_bits(gen, array, first + i * per_word, 32, struct_field(gen, loaded, i, words));
+}
+
 static void emit_stmatrix(Gen *gen, const OpCall *call) {
     Region *from = ARG_PLACE(gen, call, STMATRIX, src);
     RegisterArray *array = register_array(gen, from->buf);
@@ -124,6 +137,7 @@ static void emit_mma(Gen *gen, const OpCall *call) {
 
 const OpEmitter mma_emitters[OP_COUNT] = {
     [OP_LDMATRIX] = {.statement = emit_ldmatrix},
+    [OP_LDMATRIX_BYTES] = {.statement = emit_ldmatrix_bytes},
     [OP_STMATRIX] = {.statement = emit_stmatrix},
     [OP_MMA] = {.statement = emit_mma},
 };

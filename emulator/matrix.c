@@ -192,8 +192,41 @@ static void matrix_move(Agent *agent, const Call *call) {
     for (int i = 0; i < move.count; i++) move_one(agent, &move, i, words);
 }
 
+// ---- ldmatrix_bytes: matrices of 16 rows of 16 bytes; lane l holds 4 bytes of column l / 4, then of column l / 4 + 8 ----
+static void byte_matrices(Agent *agent, const Call *call) {
+    const Place *to = CALL_ARG(call, LDMATRIX_BYTES, dst).place, *from = CALL_ARG(call, LDMATRIX_BYTES, src).place;
+    const Machine *machine = agent->cta->machine;
+    MatrixMove move = {
+        .mem = machine_mem(machine, from->mem), .array_mem = machine_mem(machine, to->mem), .load = true};
+    int n = matrix_facts.byte_rows, count = (int)CALL_ARG(call, LDMATRIX_BYTES, count).number, lanes = n * count;
+    int64_t spans[LANES];
+    EXPECT(machine->failure, count >= 1 && lanes <= LANES && move.mem->bytes == 1,
+           "ldmatrix_bytes of %d matrices of '%s'", count, move.mem->buf->name);
+    if (!whole_warp(agent, op_info(call->op)->text)) return;
+    move.count = lanes / matrix_facts.rows, move.row_elements = n;
+    for (int l = 0; l < LANES; l++) spans[l] = n;
+    Mask mask = lanes == LANES ? UINT32_MAX : ((Mask)1 << lanes) - 1;
+    if (place_offsets(agent, from, mask, spans, move.rows) != mask) return;
+    for (int l = 0; l < lanes; l++)
+        if (!access_aligned(agent, move.mem, move.rows[l], n, l)) return;
+    move.array = &agent->locals[move.array_mem->local];
+    move.element = local_offset(agent, to, 0, n * lanes / LANES);
+    if (move.element < 0) return;
+    matrix_note(agent, &move);
+    Word words[LANES * 16];
+    for (int r = 0; r < lanes; r++)
+        elements_load(move.mem->type, mem_data(agent->cta, move.mem) + move.rows[r], 1, n, words + r * n);
+    for (int e = 0; e < n * lanes / LANES; e++) {
+        Lanes *values = &move.array->data[move.element + e];
+        int matrix = e / 8, column = e / 4 % 2 * 8, row = e % 4;
+        for (int l = 0; l < LANES; l++) values->w[l] = words[(matrix * n + l % 4 * 4 + row) * n + column + l / 4];
+        move.array->init[move.element + e] = UINT32_MAX;
+    }
+}
+
 const OpHandler matrix_handlers[OP_COUNT] = {
     [OP_LDMATRIX] = {.effect = matrix_move},
+    [OP_LDMATRIX_BYTES] = {.effect = byte_matrices},
     [OP_STMATRIX] = {.effect = matrix_move},
     [OP_MMA] = {.effect = matrix_multiply},
 };

@@ -118,12 +118,12 @@ typedef struct Rest {   // a digit of the buffer that the view leaves at one val
     int64_t extent;
 } Rest;
 
-typedef struct Parts {
+typedef struct Rests {
     int count;
     Rest items[LAYOUT_MAX_RANK];
-} Parts;
+} Rests;
 
-static bool add_rest(Parts *rests, int dim, int64_t extent, bool keep) {
+static bool add_rest(Rests *rests, int dim, int64_t extent, bool keep) {
     if (extent == 1 && !keep) return true;
     if (rests->count == LAYOUT_MAX_RANK - 2) return false;
     rests->items[rests->count++] = (Rest){dim, extent};
@@ -131,7 +131,7 @@ static bool add_rest(Parts *rests, int dim, int64_t extent, bool keep) {
 }
 
 // What is left of each dim; digits are in the order of their places.
-static const char *find_rests(const Buf *buf, const Digits *digits, Parts *rests) {
+static const char *find_rests(const Buf *buf, const Digits *digits, Rests *rests) {
     bool fine = true;
     for (int d = 0; d < buf->rank; d++) {
         int64_t place = 1, extent = buf_extent(buf, d);
@@ -158,7 +158,7 @@ static int fast_coordinate(const Buf *buf, const Digits *digits) {
     return 1;
 }
 
-static const Layout *map_of(Sema *s, const Buf *buf, const Digits *digits, const Parts *rests) {
+static const Layout *map_of(Sema *s, const Buf *buf, const Digits *digits, const Rests *rests) {
     Layout *map = layout_new(s->arena, buf->rank, rests->count + 2);
     int fast = fast_coordinate(buf, digits), rest = 0, next = 0;
     for (int d = 0; d < buf->rank; d++) {
@@ -179,7 +179,7 @@ const char *shared_map_ask(Sema *s, const View *view, const int64_t *tiles) {
     const Buf *buf = view->buf;
     const Node *declaration = s->maps ? map_get(s->maps->declarations, buf) : NULL;
     Digits digits = {0};
-    Parts rests = {0};
+    Rests rests = {0};
     if (buf->scope != SCOPE_SHARED || view->rank != 2 || view->cta || view->is_cast || view->inside)
         return "it is no view of a shared tile with two dims";
     bool placed = !declaration || shared_map_of(s, declaration, buf->rank, buf->shape);

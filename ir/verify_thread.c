@@ -32,6 +32,7 @@ static const Limit limits[] = {
     {AT(CP_ASYNC, n), 1, INT32_MAX, 1, false},
     {AT(LDMATRIX, count), 1, 4, 1, true},
     {AT(LDMATRIX, trans), 0, 1, 1, false},
+    {AT(LDMATRIX_BYTES, count), 1, 2, 1, false},
     {AT(STMATRIX, count), 1, 4, 1, true},
     {AT(STMATRIX, trans), 0, 1, 1, false},
     {AT(SHFL_XOR, mask), 0, WARP_LANES - 1, 1, false},
@@ -74,7 +75,7 @@ typedef struct Extent {
     OpId op;
     size_t at, as;   // the operand; another one that has its type, or itself
     size_t count;    // the operand that says how many elements or matrices there are; 0: the instruction's shape
-    enum { ELEMENTS, MATRICES, SHAPE, BITS } unit;   // BITS: as many as those elements of operand 0 have
+    enum { ELEMENTS, MATRICES, BYTE_MATRICES, SHAPE, BITS } unit;   // BITS: as many as those elements of operand 0 have
 } Extent;
 
 static const Extent extents[] = {
@@ -87,6 +88,7 @@ static const Extent extents[] = {
     {AT(BULK_LOAD, dst), OPERAND_INDEX(BULK_LOAD, src), OPERAND_INDEX(BULK_LOAD, n), ELEMENTS},
     {AT(BULK_STORE, src), OPERAND_INDEX(BULK_STORE, dst), OPERAND_INDEX(BULK_STORE, n), ELEMENTS},
     {AT(LDMATRIX, dst), OPERAND_INDEX(LDMATRIX, src), OPERAND_INDEX(LDMATRIX, count), MATRICES},
+    {AT(LDMATRIX_BYTES, dst), OPERAND_INDEX(LDMATRIX_BYTES, src), OPERAND_INDEX(LDMATRIX_BYTES, count), BYTE_MATRICES},
     {AT(STMATRIX, src), OPERAND_INDEX(STMATRIX, dst), OPERAND_INDEX(STMATRIX, count), MATRICES},
     {AT(RECAST, dst), OPERAND_INDEX(RECAST, dst), OPERAND_INDEX(RECAST, n), ELEMENTS},
     {AT(RECAST, src), OPERAND_INDEX(RECAST, src), OPERAND_INDEX(RECAST, n), BITS},
@@ -113,6 +115,7 @@ static int64_t elements_of(const Extent *extent, const Arg *args, Type type) {
     int64_t count = 1;
     if (extent->count && (!args[extent->count].value || !expr_const(args[extent->count].value, &count))) return 0;
     if (extent->unit == MATRICES) return count * 32 / type_bits(type);
+    if (extent->unit == BYTE_MATRICES) return count * matrix_facts.byte_rows * matrix_facts.byte_rows / WARP_LANES;
     if (extent->unit == BITS)
         return (count * type_bits(args[0].region->buf->type) + type_bits(type) - 1) / type_bits(type);
     return extent->unit == SHAPE ? count * shape_elements(extent, args) : count;
@@ -176,6 +179,12 @@ static void check_matrices(Verifier *v, const OpInfo *info, const Arg *args, Spa
         report_operand(v, info, OPERAND_INDEX(LDMATRIX, dst), "has elements of more than 32 bits, or bool", loc);
 }
 
+static void check_byte_matrices(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    Type type = args[OPERAND_INDEX(LDMATRIX_BYTES, dst)].region->buf->type;
+    if (type == TYPE_BOOL || type_bits(type) != 8)
+        report_operand(v, info, OPERAND_INDEX(LDMATRIX_BYTES, dst), "has no elements of 8 bits", loc);
+}
+
 static void check_mma(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
     const MmaInfo *row = mma_named(args[OPERAND_INDEX(MMA, shape)].name);
     if (!row) {
@@ -230,6 +239,7 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (asks && args[0].value->type != TYPE_BOOL) REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].value->type));
     if (info->id == OP_CP_ASYNC) check_cp_async(v, info, count, args, loc);
     if (info->id == OP_LDMATRIX || info->id == OP_STMATRIX) check_matrices(v, info, args, loc);
+    if (info->id == OP_LDMATRIX_BYTES) check_byte_matrices(v, info, args, loc);
     if (info->id == OP_MMA) check_mma(v, info, args, loc);
     if (info->id == OP_VATOMIC_ADD) check_red(v, info, args, loc);
     if (info->id == OP_RECAST) check_recast(v, info, args, loc);

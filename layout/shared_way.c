@@ -31,7 +31,7 @@ typedef struct Vectors {
 
 typedef struct Side {
     Vectors registers, lanes;   // of the images of their bits; registers without those that change nothing
-    bool matrix;                // ldmatrix or stmatrix is allowed
+    bool matrix, bytes;         // ldmatrix or stmatrix, ldmatrix_bytes is allowed
 } Side;
 
 typedef struct Search {
@@ -113,6 +113,7 @@ static Access vectors_access(const Search *s, const Side *side, const Vectors *p
 
 static bool fits_matrix(const Search *s, const Side *side, const Vectors *place) {
     int own = word_bits(s);
+    if (!side->matrix) return false;
     for (int i = 0; i < own; i++)
         if (!has(&side->registers, place->items[i])) return false;
     return place->items[own] == side->lanes.items[0] && place->items[own + 1] == side->lanes.items[1];
@@ -121,20 +122,22 @@ static bool fits_matrix(const Search *s, const Side *side, const Vectors *place)
 static bool fits_transposed(const Search *s, const Side *side, const Vectors *place) {
     for (int i = 0; i < ROW_LANES; i++)
         if (place->items[i] != side->lanes.items[LANE_BITS - ROW_LANES + i]) return false;
-    return s->element_bits == 16;
+    if (s->element_bits == 16) return side->matrix;
+    return s->element_bits == 8 && side->bytes && has(&side->registers, place->items[ROW_LANES]);
 }
 
 // False: the instruction does not move this place's first 16 bytes as a row. Rows of a transposed matrix are the first
-// register that is not in the row, and two lanes.
+// registers that are not in the row, of one word, and the first lanes. (Of bytes two phases are a matrix, by the second lane.)
 static bool matrix_access(const Search *s, const Side *side, const Vectors *place, bool transposed, Access *access) {
     int row = log2_floor(WIDEST_BITS / s->element_bits), first = transposed ? 0 : LANE_BITS - ROW_LANES;
     *access = (Access){transposed ? SHARED_MATRIX_TRANSPOSED : SHARED_MATRIX, row, {0}};
-    if (!side->matrix || s->element_bits > WORD_BITS || place->count < row || side->lanes.count < LANE_BITS)
-        return false;
+    if (s->element_bits > WORD_BITS || place->count < row || side->lanes.count < LANE_BITS) return false;
     if (!(transposed ? fits_transposed : fits_matrix)(s, side, place)) return false;
-    for (int i = 0; transposed && i < side->registers.count && !access->across.count; i++)
+    for (int i = 0; transposed && i < side->registers.count && access->across.count < word_bits(s); i++)
         if (!has(place, side->registers.items[i])) push(&access->across, side->registers.items[i]);
+    if (transposed && access->across.count < word_bits(s)) return false;
     for (int i = access->across.count; i < ROW_LANES; i++) push(&access->across, side->lanes.items[first++]);
+    if (transposed && !side->lanes.items[1]) return false;
     for (int i = 0; i < ROW_LANES; i++)
         if (!access->across.items[i] || has(place, access->across.items[i])) return false;
     return true;
@@ -338,7 +341,7 @@ static void consider_vectors(Search *s, const Vectors *common, int most) {
 static void consider_rows(Search *s, const Vectors *common, const Side *side) {
     Vectors plain = {0}, transposed = {0};
     int own = word_bits(s);
-    if (!side->matrix || side->lanes.count < LANE_BITS) return;
+    if ((!side->matrix && !side->bytes) || side->lanes.count < LANE_BITS) return;
     for (int i = 0; i < common->count && plain.count < own; i++) push(&plain, common->items[i]);
     for (int i = 0; i < side->registers.count && plain.count < own; i++)
         if (!has(&plain, side->registers.items[i])) push(&plain, side->registers.items[i]);
@@ -346,7 +349,13 @@ static void consider_rows(Search *s, const Vectors *common, const Side *side) {
     for (int i = 0; i < LANE_BITS - ROW_LANES; i++) push(&plain, side->lanes.items[i]);
     for (int i = LANE_BITS - ROW_LANES; i < LANE_BITS; i++) push(&transposed, side->lanes.items[i]);
     if (!has(&plain, 0)) consider_place(s, &plain);
-    if (s->element_bits == 16 && !has(&transposed, 0)) consider_place(s, &transposed);
+    if (has(&transposed, 0)) return;
+    if (s->element_bits == 16) consider_place(s, &transposed);
+    for (int i = 0; s->element_bits == 8 && side->bytes && i < side->registers.count; i++) {
+        Vectors row = transposed;   // its last eight bytes
+        push(&row, side->registers.items[i]);
+        consider_place(s, &row);
+    }
 }
 
 static bool check(LayoutContext *cx, const Search *s, Linear a, Linear b) {
@@ -376,8 +385,9 @@ SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int e
                 .element_bits = element_bits,
                 .memory = machine.memory,
                 .best = {.shared = linear_empty()}};
-    s.sides[0] = (Side){images(source, "register", false), images(source, "lane", true), machine.stmatrix};
-    s.sides[1] = (Side){images(destination, "register", false), images(destination, "lane", true), machine.ldmatrix};
+    s.sides[0] = (Side){images(source, "register", false), images(source, "lane", true), machine.stmatrix, false};
+    s.sides[1] = (Side){images(destination, "register", false), images(destination, "lane", true), machine.ldmatrix,
+                        machine.ldmatrix_bytes};
     if (!check(cx, &s, source, destination)) return s.best;
     Vectors common = common_registers(&s);
     int most = log2_floor(WIDEST_BITS / element_bits);

@@ -22,7 +22,7 @@ typedef struct SharedWay {
 
 typedef struct SharedMachine {
     MemoryShape memory;
-    bool stmatrix, ldmatrix;   // allowed
+    bool stmatrix, ldmatrix, ldmatrix_bytes;   // allowed; the last: transposed, of 8-bit elements
 } SharedMachine;
 
 // Of layouts (register, lane, warp) -> tile. Refused where registers or threads hold sums of bits that are not

@@ -13,7 +13,7 @@
 #include "target/target.h"
 #include <string.h>
 
-const MatrixFacts matrix_facts = {.rows = 8, .row_bytes = 16};
+const MatrixFacts matrix_facts = {.rows = 8, .row_bytes = 16, .byte_rows = 16};
 
 #define A_32 "((4,8),(2,2)):((1@1,1@0),(8@0,4@1))"
 #define B_32 "((4,8),2):((1@1,1@0),4@1)"

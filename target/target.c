@@ -40,6 +40,7 @@ enum { KB = 1024, MB = 1024 * KB };
 #define HOPPER                                                                                                         \
     (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) |                                        \
      BIT(VECTOR_RED))   // and what came after it
+#define BLACKWELL (HOPPER | BIT(LDMATRIX_BYTES))
 
 static const Target targets[] = {
     {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .threads_multiprocessor = 2048, .ptx_feature = "+ptx80",
@@ -89,14 +90,14 @@ static const Target targets[] = {
                .peer_bytes = 9,
                .stray_clusters = 8}},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
-     .summary = "Blackwell: B200", .features = HOPPER, .multiprocessors = 148, L2(126)},
+     .summary = "Blackwell: B200", .features = BLACKWELL, .multiprocessors = 148, L2(126)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_103a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx88",
-     .summary = "Blackwell: B300", .features = HOPPER, .multiprocessors = 148, L2(126)},
+     .summary = "Blackwell: B300", .features = BLACKWELL, .multiprocessors = 148, L2(126)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_120a", .threads_multiprocessor = 1536, .ptx_feature = "+ptx87",
-     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
+     .summary = "Blackwell: RTX 50, RTX PRO 6000", .features = BLACKWELL | BIT(MMA_FP8_UNITS), .multiprocessors = 170,
      .tests_cluster_window = true, L2(96)},
     {COMMON, CLUSTERS, SHARED(100), .name = "sm_121a", .threads_multiprocessor = 1536, .ptx_feature = "+ptx88",
-     .summary = "Blackwell: GB10", .features = HOPPER | BIT(MMA_FP8_UNITS), .multiprocessors = 48,
+     .summary = "Blackwell: GB10", .features = BLACKWELL | BIT(MMA_FP8_UNITS), .multiprocessors = 48,
      .tests_cluster_window = true, L2(24)},
 };
 
@@ -133,6 +134,7 @@ const char *feature_text(Feature feature) {
         [FEATURE_CP_ASYNC] = "cp.async",
         [FEATURE_LDMATRIX] = "ldmatrix",
         [FEATURE_STMATRIX] = "stmatrix",
+        [FEATURE_LDMATRIX_BYTES] = "ldmatrix.b8",
         [FEATURE_MMA] = "mma",
         [FEATURE_MMA_FP8] = "mma.fp8",
         [FEATURE_MMA_FP8_UNITS] = "native fp8",

@@ -20,6 +20,7 @@ typedef enum {
     FEATURE_CP_ASYNC,
     FEATURE_LDMATRIX,
     FEATURE_STMATRIX,
+    FEATURE_LDMATRIX_BYTES,   // m16n16: transposed matrices of 8-bit elements
     FEATURE_MMA,
     FEATURE_MMA_FP8,
     FEATURE_MMA_FP8_UNITS,   // multiplied natively; otherwise ptxas converts operands to f16 for each instruction
@@ -212,6 +213,7 @@ const WgmmaForm *wgmma_form(const char *name);   // NULL: unknown
 // "stmatrix".)
 typedef struct MatrixFacts {
     int rows, row_bytes;
+    int byte_rows;   // of a matrix of 8-bit elements, which is square (ldmatrix_bytes)
 } MatrixFacts;
 extern const MatrixFacts matrix_facts;
 

@@ -43,7 +43,7 @@ static void print_side(StrBuf *out, const char *what, const SharedSide *side) {
 }
 
 static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear destination, int element_bits) {
-    SharedWay way = shared_way(cx, source, destination, element_bits, (SharedMachine){nvidia_memory, true, true});
+    SharedWay way = shared_way(cx, source, destination, element_bits, (SharedMachine){nvidia_memory, true, true, false});
     if (cx->failed) return;
     print_side(out, "stores", &way.store);
     print_side(out, "loads", &way.load);
@@ -148,7 +148,7 @@ int convert_draw(LayoutContext *cx, const ConvertSides *sides, Drawing *drawings
         linear ? draw_linear(cx, sides->source)
                : draw_distribution(cx, layout_text(cx->arena, sides->from), sides->from, sides->from->out_shape);
     if (linear && c.kind == CONVERT_BY_SHARED) {
-        SharedMachine machine = {nvidia_memory, true, true};
+        SharedMachine machine = {nvidia_memory, true, true, false};
         SharedWay way = shared_way(cx, sides->source, sides->destination, sides->element_bits, machine);
         if (!cx->failed) drawings[count++] = draw_linear(cx, way.shared);
     }

@@ -202,7 +202,8 @@ static void gather_matrix_copy(Gather *gather, Stmt *stmt, const MatrixCopy *cop
     for (int i = 0; i < copy->rest; i++) steps *= copy->rests[i].extent;
     int run = matrix_facts.row_bytes / type_bytes(tile->buf->type), kept[2];
     SharedAccess *access = new_access(gather, tile->buf, stmt, !copy->load, run, steps);
-    access->must_be_contiguous = true;
+    access->must_be_contiguous = !copy->in_memory;
+    access->along_bits = copy->in_memory;
     kept_dims(gather, tile, kept);
     FOR_EACH_LANE(access, step, lane, element) {
         int64_t value = 0, left = step;

@@ -34,8 +34,8 @@ static Cost by_shuffles(const PassContext *context, const ShufflePlan *plan, int
 
 static SharedMachine machine_of(const Target *target, const Buf *from, const Buf *to, int element_bits) {
     bool fits = element_bits <= MATRIX_WORD * 8;
-    return (SharedMachine){memory_shape(target), fits && holds_matrices(target, from, false),
-                           fits && holds_matrices(target, to, true)};
+    bool stores = fits && holds_matrices(target, from, false), loads = fits && holds_matrices(target, to, true);
+    return (SharedMachine){memory_shape(target), stores, loads, loads && target_has(target, FEATURE_LDMATRIX_BYTES)};
 }
 
 static int64_t repeats_of(const ShufflePlan *plan) {

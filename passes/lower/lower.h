@@ -83,6 +83,8 @@ typedef struct MatrixRest {
 } MatrixRest;
 typedef struct MatrixCopy {
     bool load, trans, swaps;   // swaps: a transpose
+    bool bytes;                // ldmatrix_bytes, each of whose matrices counts as two, of 8 rows
+    bool in_memory;            // rows lie along the bits of the tile's layout, in whichever dims
     int word, matrices;        // elements of a word; matrices of an instruction: 1, 2, 4
     int rest;
     int64_t within[2], weight[2];   // what a bit of the element, of the matrix adds to the value number

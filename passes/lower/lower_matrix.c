@@ -5,6 +5,7 @@
 //
 //     plain         values 1 .. w / 2: steps 1 .. w / 2;  lanes 1, 2: steps w, 2 w;      rows: lanes 4, 8, 16
 //     transposed    (16 bits) lanes 4, 8, 16: steps 1, 2, 4;                             rows: one value bit, lanes 1, 2
+//     of bytes      lanes 4, 8, 16: steps 1, 2, 4;  a value bit: step 8;                 rows: two value bits, lanes 1, 2
 //
 // Whatever else the layout has makes other matrices, whose rows begin at multiples of 16 bytes: two further bits of values
 // those of one instruction (x4), all others instructions of their own. Lane a gives the address of row a % 8 of matrix
@@ -57,6 +58,14 @@ static bool lanes_fit(const Steps *threads, int fast, int64_t word, bool trans) 
     return true;
 }
 
+static bool keep_rests(const Steps *values, int fast, int64_t row, MatrixCopy *out) {
+    for (int i = 0; i < values->count; i++) {
+        if (!starts_row(&values->items[i], fast, row) || out->rest == COUNT_OF(out->rests)) return false;
+        out->rests[out->rest++] = (MatrixRest){values->items[i].extent, values->items[i].weight};
+    }
+    return true;
+}
+
 static bool match_matrices(const Steps *threads, Steps values, int fast, int bytes, bool trans, MatrixCopy *out) {
     int64_t word = MATRIX_WORD / bytes, row = word << ALONG_LANES;
     if ((trans && word != 2) || !lanes_fit(threads, fast, word, trans)) return false;
@@ -69,11 +78,19 @@ static bool match_matrices(const Steps *threads, Steps values, int fast, int byt
     for (int64_t weight; out->matrices < MATRIX_MOST && (weight = take_value(&values, fast, 0, row)) > 0;
          out->matrices *= 2)
         out->weight[log2_exact(out->matrices)] = weight;
-    for (int i = 0; i < values.count; i++) {
-        if (!starts_row(&values.items[i], fast, row) || out->rest == COUNT_OF(out->rests)) return false;
-        out->rests[out->rest++] = (MatrixRest){values.items[i].extent, values.items[i].weight};
-    }
-    return true;
+    return keep_rests(&values, fast, row, out);
+}
+
+// 16 rows, of which half each is a matrix here; 32 rows by one instruction, if another value bit leads to rows.
+static bool match_byte_matrices(const Steps *threads, Steps values, int fast, MatrixCopy *out) {
+    int64_t word = MATRIX_WORD, row = word << ALONG_LANES, along, more;
+    *out = (MatrixCopy){.trans = true, .bytes = true, .word = (int)word, .matrices = 2};
+    if (!lanes_fit(threads, fast, word, true) || (along = take_value(&values, fast, row / 2, row)) < 0) return false;
+    out->weight[0] = along;
+    for (int b = 0; 1 << b < word; b++)
+        if ((out->within[b] = take_value(&values, fast, 0, row)) < 0) return false;
+    if ((more = take_value(&values, fast, 0, row)) > 0) out->weight[1] = more, out->matrices = MATRIX_MOST;
+    return keep_rests(&values, fast, row, out);
 }
 
 static bool is_constant_tile(const Region *region) {
@@ -91,17 +108,23 @@ static bool keeps_rows(const Region *region, int64_t row) {
     return begins && is_constant_tile(region) && (!layout || layout_keeps_runs(layout, row));
 }
 
+static bool match_any(const Steps *threads, const Steps *values, int fast, int bytes, bool whole_bytes,
+                      MatrixCopy *out) {
+    if (whole_bytes && bytes == 1 && match_byte_matrices(threads, *values, fast, out)) return true;
+    return match_matrices(threads, *values, fast, bytes, false, out) ||
+           match_matrices(threads, *values, fast, bytes, true, out);
+}
+
 // Along the rows of the tile, whatever layout it gets; or, in a tile that has a layout, wherever that puts them.
-static bool match_tile(const Region *tile, const Layout *layout, int fast, MatrixCopy *out) {
+static bool match_tile(const Region *tile, const Layout *layout, int fast, bool whole_bytes, MatrixCopy *out) {
     int bytes = type_bytes(tile->buf->type);
     Steps threads = register_steps(&layout->in[TV_THREAD]), values = register_steps(&layout->in[TV_VALUE]);
-    if (keeps_rows(tile, matrix_facts.row_bytes / bytes) &&
-        (match_matrices(&threads, values, fast, bytes, false, out) ||
-         match_matrices(&threads, values, fast, bytes, true, out)))
-        return true;
+    bool kept = keeps_rows(tile, matrix_facts.row_bytes / bytes);
+    if (kept && match_any(&threads, &values, fast, bytes, whole_bytes, out)) return true;
     if (!steps_in_memory(tile, layout, &threads, &values)) return false;
-    return match_matrices(&threads, values, 0, bytes, false, out) ||
-           match_matrices(&threads, values, 0, bytes, true, out);
+    bool fits = match_any(&threads, &values, 0, bytes, whole_bytes, out);
+    out->in_memory = fits;
+    return fits;
 }
 
 bool holds_matrices(const Target *target, const Buf *fragment, bool load) {
@@ -128,7 +151,8 @@ bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     if (tile->buf->type == TYPE_BOOL || bytes > MATRIX_WORD || region_rank(tile) != 2) return false;
     if (!region_is_whole(fragment) || fragment->transposed) return false;
     int last = operand_dim(tile, 1), fast = swaps ? 1 - last : last;
-    if (!match_tile(tile, layout, fast, out)) return false;
+    bool whole_bytes = load && target_has(target, FEATURE_LDMATRIX_BYTES);
+    if (!match_tile(tile, layout, fast, whole_bytes, out)) return false;
     out->load = load, out->swaps = swaps, out->tile = tile, out->fragment = fragment;
     return true;
 }
@@ -138,10 +162,14 @@ bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
 // The fragment's element whose place in memory lane `lane` gives, of the instruction whose values begin at `value`.
 void matrix_copy_row(Arena *arena, const Facts *facts, const MatrixCopy *copy, Expr *warp, Expr *lane, Expr *value,
                      Expr **at) {
-    Expr *row = e_rem(arena, lane, matrix_facts.rows), *matrix = e_over(arena, lane, matrix_facts.rows);
+    int rows = copy->bytes ? matrix_facts.byte_rows : matrix_facts.rows, first = copy->bytes;   // bit 0 is no row's
+    Expr *row = e_rem(arena, lane, rows), *matrix = e_over(arena, lane, matrix_facts.rows);
     Expr *thread = copy->trans ? e_over(arena, row, copy->word) : e_times(arena, row, 1 << ALONG_LANES);
-    if (copy->trans) value = e_add(arena, value, e_times(arena, e_rem(arena, row, copy->word), copy->within[0]));
-    for (int b = 0; 1 << b < copy->matrices; b++) {
+    for (int b = 0; copy->trans && 1 << b < copy->word; b++) {
+        Expr *bit = e_rem(arena, e_over(arena, row, 1 << b), 2);
+        value = e_add(arena, value, e_times(arena, bit, copy->within[b]));
+    }
+    for (int b = first; 1 << b < copy->matrices; b++) {
         Expr *bit = e_rem(arena, e_over(arena, matrix, 1 << b), 2);
         value = e_add(arena, value, e_times(arena, bit, copy->weight[b]));
     }
@@ -187,7 +215,9 @@ void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, B
     Buf *words = block_local(arena, out, "words", tile->buf->type, elements, stmt->loc);
     Arg registers = arg_element(arena, words, e_int(arena, 0)), count = arg_int(arena, copy->matrices),
         trans = arg_value(e_bool(arena, copy->trans));
-    if (copy->load) BLOCK_CALL(arena, out, stmt->loc, OP_LDMATRIX, registers, place, count, trans);
+    if (copy->bytes)
+        BLOCK_CALL(arena, out, stmt->loc, OP_LDMATRIX_BYTES, registers, place, arg_int(arena, copy->matrices / 2));
+    else if (copy->load) BLOCK_CALL(arena, out, stmt->loc, OP_LDMATRIX, registers, place, count, trans);
     Block *body = lower_counted(lower, LOOP_UNROLL, "e", 0, elements, stmt->loc, &e, out);
     Expr *slot = e_add(arena, first, value_of(arena, copy, e));
     if (copy->load) block_store1(arena, body, local, slot, e_cast(arena, local->type, e_load1(arena, words, e)));

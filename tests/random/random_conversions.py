@@ -243,6 +243,23 @@ def wavefronts(layout, memory, first, store, matrix):
                for access in distinct for begin in range(0, LANES, phase))
 
 
+def byte_matrix_wavefronts(layout, elements, row):
+    """Of ldmatrix_bytes: lane l gives the row that lane l / 4 % 4 has with the values of l % 4, by the two first value bits that
+    lead to other rows. Eight lanes are a phase."""
+    at = [{value: place for place, value in held.items()} for held in elements]
+    starts = lambda lane, value: at[lane][value] - at[lane][value] % row
+    weights = [math.prod(e for e, _, _ in layout.values[:d]) for d in range(len(layout.values))]
+    weights = [w for w, (e, s, _) in zip(weights, layout.values) if starts(0, w) != starts(0, 0)][:2]
+    phases = set()
+    for value in at[0]:
+        base = value - sum(w for w in weights if value // w % 2)
+        for half in (0, 2):
+            phases.add(frozenset(starts(half + lane, base + a * weights[0] + b * weights[1])
+                                 for lane in (0, 1) for a in (0, 1) for b in (0, 1)))
+    assert all(len(rows) == 8 for rows in phases), "a phase has eight rows"
+    return sum(wavefronts_of_phase(rows, WIDEST) for rows in phases)
+
+
 def matrix_wavefronts(layout, elements, size):
     """Each matrix has eight rows of 16 bytes. A value of all lanes lies in eight rows, or transposed in four: then the first
     value bit that leads to other rows names the other four."""
@@ -252,6 +269,8 @@ def matrix_wavefronts(layout, elements, size):
         for place, value in held.items():
             rows_of[value].add(place - place % row)
     partner = {value: value for value in rows_of}
+    if size == 1 and len(rows_of[0]) == 4:
+        return byte_matrix_wavefronts(layout, elements, row)
     if any(len(rows) == 4 for rows in rows_of.values()):
         weights = [math.prod(e for e, _, _ in layout.values[:d]) for d in range(len(layout.values))]
         weight = next(w for w, (e, s, _) in zip(weights, layout.values) if e % 2 == 0 and rows_of[w] != rows_of[0])
@@ -272,6 +291,8 @@ def matrix_rows(conversion, side):
         yield list(first) + lanes[:2]
     if conversion.bytes == 2:
         yield lanes[2:]
+    if conversion.bytes == 1:
+        yield from (lanes[2:] + [value] for value in values)
 
 
 def next_to_rows(conversion, row, other, cost):

@@ -33,7 +33,7 @@ if(TARGET tilec)
   # Conversions of fragments: right, by the cheapest way, with the wavefronts that are printed; 2,000 in tier 2.
   add_test(NAME random_conversions COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
                                            $<TARGET_FILE:tilec> --count 100)
-  foreach(target sm_80 sm_90a)
+  foreach(target sm_80 sm_90a sm_120a)
     add_test(NAME random_conversions_${target} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
                                                        $<TARGET_FILE:tilec> --count 2000 --target ${target})
     set_tests_properties(random_conversions_${target} PROPERTIES TIMEOUT 1800)

@@ -235,6 +235,17 @@ static void test_vector_additions(void **state) {
     }
 }
 
+static void test_byte_matrices(void **state) {
+    USE(128);
+    Buf *bytes = local_buf(&k, "bytes", SCOPE_LOCAL, TYPE_I8, 16);
+    Buf *rows = local_buf(&k, "rows", SCOPE_SHARED, TYPE_I8, 512);
+    for (int count = 1; count <= 2; count++) {
+        DO(&u, OP_LDMATRIX_BYTES, at(&u, bytes, 0), at_thread(&u, rows, 16), arg_value(word(&u, count)));
+        DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, TYPE_I8), 16), at(&u, bytes, 0), arg_value(word(&u, 8 * count)));
+    }
+    everywhere(&k, &failure, FEATURE_LDMATRIX_BYTES);
+}
+
 static void test_matrices(void **state) {
     USE(128);
     for (int count = 1; count <= 4; count *= 2) {
@@ -382,25 +393,16 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),
-        IN_ARENA(test_math_f64),
-        IN_ARENA(test_math_small),
-        IN_ARENA(test_integers),
-        IN_ARENA(test_conversions),
-        IN_ARENA(test_choices),
-        IN_ARENA(test_copies),
-        IN_ARENA(test_vectors),
-        IN_ARENA(test_vector_additions),
-        IN_ARENA(test_recasts),
-        IN_ARENA(test_matrices),
-        IN_ARENA(test_mma_table),
-        IN_ARENA(test_lanes),
-        IN_ARENA(test_barriers),
-        IN_ARENA(test_atomics),
-        IN_ARENA(test_ordered),
-        IN_ARENA(test_debugging),
-        IN_ARENA(test_missing_feature),
-        IN_ARENA(test_every_op_has_code),
+        IN_ARENA(test_math_f32),         IN_ARENA(test_math_f64),
+        IN_ARENA(test_math_small),       IN_ARENA(test_integers),
+        IN_ARENA(test_conversions),      IN_ARENA(test_choices),
+        IN_ARENA(test_copies),           IN_ARENA(test_vectors),
+        IN_ARENA(test_vector_additions), IN_ARENA(test_recasts),
+        IN_ARENA(test_byte_matrices),    IN_ARENA(test_matrices),
+        IN_ARENA(test_mma_table),        IN_ARENA(test_lanes),
+        IN_ARENA(test_barriers),         IN_ARENA(test_atomics),
+        IN_ARENA(test_ordered),          IN_ARENA(test_debugging),
+        IN_ARENA(test_missing_feature),  IN_ARENA(test_every_op_has_code),
     };
     return run(tests);
 }
