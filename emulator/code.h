@@ -83,6 +83,7 @@ typedef struct WindowCode {   // of an im2col view (ir.h)
 
 typedef struct Im2colCode {
     int count;
+    bool merged;   // its rows are those of the tensor with all leading dims as one
     WindowCode windows[MOST_WINDOWS];
 } Im2colCode;
 

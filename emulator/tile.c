@@ -60,7 +60,8 @@ static void report_outside(Agent *agent, const Mem *mem, int64_t index, int dim_
     emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, at, size, thread_text(agent, 0));
 }
 
-// A view of windows: [rows, channels] or [channels], at one tap of each window. Rows and taps begin inside.
+// A view of windows: [rows, channels] or [channels], at one tap of each window. Taps, and rows where windows
+// walk over a tensor, begin inside.
 static View windows_view(Agent *agent, const Tile *tile, const Mem *mem) {
     View view = {.mem = mem, .elements = 1, .windows.code = tile->im2col};
     int last = tile->count - 1;
@@ -71,7 +72,7 @@ static View windows_view(Agent *agent, const Tile *tile, const Mem *mem) {
             report_outside(agent, mem, tap, (int)tile->im2col->windows[w].taps);
     }
     int64_t row = agent->regs[tile->dims[0].start].i[0];
-    if (row < 0) report_outside(agent, mem, row, (int)mem->shape[0]);
+    if (row < 0 && !tile->im2col->merged) report_outside(agent, mem, row, (int)mem->shape[0]);
     for (int d = 0; d <= last; d += last) {
         const TileDim *dim = &tile->dims[d];
         int64_t clip = dim->dropped ? 1 : agent->regs[dim->extent].i[0], extent = dim->dropped ? 1 : dim->tile;
@@ -124,6 +125,7 @@ static void check_local_range(Agent *agent, const View *view) {   // shared memo
 static bool windows_row(const View *view, int64_t row, int64_t *offset) {
     const Windows *windows = &view->windows;
     const Mem *mem = view->mem;
+    if (row < 0) return false;
     for (int i = windows->code->count - 1; i >= 0; i--) {
         const WindowCode *w = &windows->code->windows[i];
         int64_t positions = windows->positions[i], position = positions > 0 ? row % positions : 0;

@@ -291,6 +291,8 @@ Place view_place(Sema *s, const View *view, Expr *const *at);   // of the elemen
 Expr **view_indices(Sema *s, const View *view, Expr *const *at, Expr **inside);
 // The view, of this constant shape, as a region of the buffer; NULL: *why.
 Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, const char **why);
+// Of a tensor whose dims before the last it joins: a region of an im2col view; NULL: it is not so.
+Region *view_joined_region(Sema *s, const View *view, const int64_t *tiles, Span span);
 const View *view_simple(Sema *s, const View *view, const int64_t *tiles);   // as it is within that shape
 bool view_divides(Sema *s, Expr *extent, int64_t by);                       // it is known to be a multiple
 // By how much that index of the buffer grows with the coordinate; 0: not by one number.

@@ -557,6 +557,8 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
     if (!fine || !all_known(s, &a, shape_a)) return false;
     *out_a = make_operand(s, &a, shape_a);
     *out_b = make_operand(s, &b, shape_b);
+    if (!out_a->region) out_a->region = view_joined_region(s, out_a->view, out_a->tiles, a.span);
+    if (!out_b->region) out_b->region = view_joined_region(s, out_b->view, out_b->tiles, b.span);
     if (out_a->region && out_b->region) {
         bool both = out_a->region->transposed && out_b->region->transposed;   // a copy of the one is that of the other
         out_a->region->transposed ^= both;

@@ -506,3 +506,45 @@ Region *view_region(Sema *s, const View *view, const int64_t *tiles, Span span, 
     *why = view->buf->im2col ? im2col_region_problem(region) : NULL;
     return *why ? NULL : region;
 }
+
+// ---- joined dims of tensors ----
+//
+// x[r / S, r % S, d] of x: [B, S, D] is row r of im2col(x, window(S, 1)), the matrix [B * S, 1, D]: one tap, at each
+// position. As the tensor is dense, TMA has a map
+// for it of two dims, and rows before and behind it are zeros.
+
+// The row of which the indices before the last are the digits; NULL: of none.
+static Expr *joined_row(Sema *s, const View *view, const Buf *joined) {
+    int last = view->buf->rank - 1;
+    Expr *at[LAYOUT_MAX_RANK] = {0}, *row = view->index[last - 1];
+    if (!is_binary(row, BIN_MOD)) return NULL;
+    at[0] = row->binary.a;
+    for (int d = 1; d < last; d++) at[d] = e_int(s->arena, 0);
+    at[last] = view->index[last];
+    Expr **indices = im2col_indices(s->arena, joined, at);
+    for (int d = 0; d < last; d++)
+        if (!expr_equal(substitute_choices(s, indices[d]), view->index[d])) return NULL;
+    return at[0];
+}
+
+Region *view_joined_region(Sema *s, const View *view, const int64_t *tiles, Span span) {
+    Buf *buf = view->buf;
+    Window windows[MOST_WINDOWS];
+    RegionDim dims[LAYOUT_MAX_RANK] = {0};
+    int count = buf->rank - 2, last = buf->rank - 1;
+    bool tensor = buf->scope == SCOPE_GLOBAL && buf->is_param && !buf->im2col && count >= 1 && count <= MOST_WINDOWS;
+    if (!tensor || buf->strides || view->rank != 2 || view->cta || view->is_cast || view->inside) return NULL;
+    for (int i = 0; i < count; i++)
+        windows[i] = (Window){.positions = buf->shape[i + 1], .taps = 1, .stride = 1, .dilation = 1};
+    Buf *joined = im2col_new(s->arena, buf, count, windows, place_of(s, span));
+    Expr *row = im2col_problem(joined) ? NULL : joined_row(s, view, joined);
+    if (!row) return NULL;
+    for (int d = 1; d < last; d++) dims[d] = (RegionDim){.start = e_int(s->arena, 0), .tile = 1};
+    for (int k = 0; k < 2; k++) {
+        Expr *start = start_along(s, k ? view->index[last] : row, view->at[k]);
+        bool other = expr_uses_var(k ? view->index[last] : row, view->at[!k]);
+        if (!start || other) return NULL;
+        dims[k * last] = (RegionDim){start, clipped_extent(s, view, k, tiles[k]), tiles[k]};
+    }
+    return region_new(s->arena, joined, dims, false, place_of(s, span));
+}
