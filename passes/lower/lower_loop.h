@@ -44,6 +44,9 @@ bool touches_registers(const Version *version, bool writes);   // writes: by sto
 // ---- accesses of groups (lower_loop_access.c) ----
 void group_in_vectors(Version *version, Block *out);
 
+// Elements in memory that the store's value joins to wider ones (lower_loop_joined.c).
+void load_joined_elements(Version *version, const Stmt *store, Block *out);
+
 bool can_start(const Version *version);
 // Reads all indices of a gather before its first copy starts: else each read would wait for the one before.
 void load_indices(Version *version, int64_t unrolled, Block *out);

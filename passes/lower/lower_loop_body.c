@@ -83,6 +83,8 @@ static Expr *version_load(Version *version, const Expr *expr) {
 static Expr *version_replace(Mapper *mapper, Expr *expr) {
     Version *version = mapper->user;
     if (expr->kind == EXPR_LOAD) return version_load(version, expr);
+    Buf *joined = expr->kind == EXPR_BINARY ? map_get(version->temporaries, expr) : NULL;
+    if (joined) return e_load1(version->arena, joined, e_int(version->arena, 0));
     for (int d = 0; d < version->loop->rank && expr->kind == EXPR_VAR; d++)
         if (version->loop->iters[d] == expr->var) return version->index_[d];
     return NULL;
@@ -135,6 +137,7 @@ static void version_store(Version *version, const Stmt *stmt, Block *out) {
     Arena *arena = version->arena;
     Buf *buf = stmt->store.buf, *temporary = map_get(version->temporaries, stmt);
     int count = stmt->store.count;
+    load_joined_elements(version, stmt, out);
     Expr *value = version_expr(version, stmt->store.value), *indices[LAYOUT_MAX_RANK];
     if (temporary) {
         block_store1(arena, out, temporary, version->element, value);
