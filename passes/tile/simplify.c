@@ -10,15 +10,17 @@
 //     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
 //     parallel { let r = id[i]; As[i, c] = X[r, c]; }    As[i, c] = X[id[i], c]: a gather, which is copied asynchronously
 //
-// and last, lets, vars and buffers without a use are dropped. A fact holds in the whole scope of its variables, so
-// nothing is assumed about a `var` or about memory, whose values change. `assume` and `when` are contracts with the
-// caller: they give facts and are never simplified by them.
+// and last, lets, vars and buffers without a use are dropped. First, indices that nest deeper than a gather's get names
+// (bind_indices.c). A fact holds in the whole scope of its variables, so nothing is assumed about a `var` or about
+// memory, whose values change. `assume` and `when` are contracts with the caller: they give facts and are never
+// simplified by them.
 //
 // Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
 // f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
 // which is how the language defines it.
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
+#include "passes/tile/tile.h"
 
 typedef struct Simplifier {
     PassContext *context;
@@ -253,7 +255,7 @@ static void join_gather(Simplifier *s, Stmt *loop) {
     }
     TileLoop joined = {0};
     block_push(s->arena, &joined.body, clone_stmt(s->arena, subst, body->items[last]));
-    if (!tile_move(s->arena, &joined)) return;
+    if (!tile_move(s->arena, &joined) || indices_nest(joined.body.items[0])) return;
     *body = joined.body;
     s->changed = true;
 }
@@ -395,6 +397,7 @@ static bool sweep_over(Arena *arena, Func *kernel) {
 bool pass_simplify(PassContext *context, Func *kernel) {
     Simplifier s = {.context = context, .arena = context->arena, .copies = subst_new(context->arena)};
     s.facts = facts_new(context->arena, kernel);
+    s.changed = bind_indices(context->arena, &kernel->body);
     simplify_block(&s, &kernel->body);
     while (sweep_over(context->arena, kernel)) s.changed = true;
     return s.changed;

@@ -3,7 +3,7 @@
 // In: tile-stage kernels. Out: tile-stage kernels with other operands, tiles or loops (simplify: any stage). The
 // pipeline runs these passes at several places; passes.def has the order. Files, one pass each:
 //
-//     simplify.c             folds expressions and statements by known facts
+//     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
 //     split_k.c              shares the k steps of a tile among CTAs
 //     hoist_guards.c         hoists conditions out of parallel loops
@@ -23,6 +23,10 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
 // False: no tile can be padded. The caller decides whether the kernel is better for it.
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
 bool tiles_lack_columns(const Target *target, const Func *kernel);
+
+// ---- bind_indices.c ----
+bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed
+bool indices_nest(const Stmt *store);            // its move would be bound
 
 // ---- split_k.c ----
 // Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
