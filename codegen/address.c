@@ -55,8 +55,6 @@ Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative) {
 
 // ---- looking through lets ----
 
-enum { MOST_OPENED = 512 };   // the most nodes of a let's value: lets of products of lets would double it each time
-
 // Whether an expression is a sum of digits: of integers, with / and % by constants only. Counts its nodes.
 static bool is_digits(const Expr *e, int *size) {
     if (++*size > MOST_OPENED) return false;
@@ -256,6 +254,17 @@ static bool within_32_bits(Gen *gen, const Expr *right, const Expr *rest) {
     return is_narrow(a) && is_narrow(b) && is_narrow((Range){a.low - b.high, a.high - b.low});
 }
 
+static bool compares(const Expr *e, const void *user) {
+    (void)user;
+    return e->kind == EXPR_SELECT || (e->kind == EXPR_BINARY && e->binary.op >= BIN_EQ);
+}
+
+// Whether a term has a number here, from iterators of expanded loops. One that compares in turn is not asked: it would
+// be emitted twice, what it compares four times, and so on.
+static bool term_const(Gen *gen, Expr *term, int64_t *constant) {
+    return !any_expr(term, compares, NULL) && value_const(emit_index(gen, term), constant);
+}
+
 bool emit_step(Gen *gen, Expr *comparison, Step *out) {
     Expr *left = comparison->binary.a, *right = comparison->binary.b, *rest = NULL;
     Terms terms = {0};
@@ -265,7 +274,7 @@ bool emit_step(Gen *gen, Expr *comparison, Step *out) {
     out->constant = 0;
     for (int i = 0; i < terms.count; i++) {
         int64_t constant = 0;
-        bool known = value_const(emit_index(gen, terms.items[i]), &constant);
+        bool known = term_const(gen, terms.items[i], &constant);
         out->constant += constant;
         steps |= known && terms.items[i]->kind != EXPR_INT;
         if (!known) rest = rest ? e_add(gen->arena, rest, terms.items[i]) : terms.items[i];

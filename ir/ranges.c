@@ -137,8 +137,7 @@ static Range range_of_div(Type type, Range a, Range b) {
     return range;
 }
 
-static Range range_of_mod(const Facts *facts, const Expr *e) {
-    Range a = range_of(facts, e->binary.a), b = range_of(facts, e->binary.b);
+static Range range_of_mod(const Facts *facts, const Expr *e, Range a, Range b) {
     if (b.low == 0 && b.high > 0) b.low = 1;
     if (e->type == TYPE_U64 && (a.low < 0 || b.low < 1)) return type_range(e->type);
     if (b.low < 1) return range_union(a, (Range){0, 0});
@@ -175,7 +174,7 @@ static Range range_of_binary(const Facts *facts, const Expr *e) {
     switch (e->binary.op) {
     case BIN_MUL: return clip(e->type, product_range(a, b));
     case BIN_DIV: return range_of_div(e->type, a, b);
-    case BIN_MOD: return range_of_mod(facts, e);
+    case BIN_MOD: return range_of_mod(facts, e, a, b);
     case BIN_AND:
     case BIN_OR:
     case BIN_XOR: return range_of_bits(e->binary.op, e->type, a, b);

@@ -4,6 +4,7 @@
 // it (stmt_bodies). A new kind of statement is added there, once.
 #include "ir/rewrite.h"
 #include "ir/build.h"
+#include "ir/query.h"
 
 // ---- what a statement holds ----
 typedef struct SlotFn {
@@ -288,6 +289,19 @@ void subst_var(Subst *subst, const Var *var, Expr *by) {
 
 void subst_buf(Subst *subst, const Buf *buf, Buf *by) {
     map_put(subst->bufs, buf, by);
+}
+
+static bool count_node(const Expr *e, const void *most) {
+    (void)e;
+    return --*(int *)most < 0;
+}
+
+bool subst_let(Subst *subst, const Var *var, Expr *value) {
+    int most = MOST_OPENED;
+    Expr *opened = subst_expr(subst, value);
+    if (any_expr(opened, count_node, &most)) return false;
+    subst_var(subst, var, opened);
+    return true;
 }
 
 void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number) {

@@ -51,6 +51,10 @@ typedef struct Subst Subst;   // Var -> Expr, Buf -> Buf
 Subst *subst_new(Arena *arena);
 void subst_var(Subst *subst, const Var *var, Expr *by);
 void subst_buf(Subst *subst, const Buf *buf, Buf *by);
+// Looks through a let: by its value, in which the lets before it are looked through. False: not, since that is too large
+// (lets of products of lets double it each time); the variable stays.
+enum { MOST_OPENED = 512 };   // nodes of it
+bool subst_let(Subst *subst, const Var *var, Expr *value);
 // The iterators by the number of their combination, the first one fastest; of constant extents, from 0.
 void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number);
 Expr *subst_expr(Subst *subst, Expr *expr);

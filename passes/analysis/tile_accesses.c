@@ -38,8 +38,7 @@ static Collector under(const Collector *c, Expr *condition, bool holds) {
 }
 
 static void declare(Collector *c, Var *var, Expr *value) {
-    if (value && is_known(c, value)) subst_var(c->lets, var, subst_expr(c->lets, value));
-    else map_put(c->own, var, var);
+    if (!value || !is_known(c, value) || !subst_let(c->lets, var, value)) map_put(c->own, var, var);
 }
 
 static void collect_access(Collector *c, Buf *buf, int count, Expr **from, Expr *load, Stmt *store) {

@@ -98,9 +98,10 @@ static Trend trend_of_trips(Scheduler *s, const Iter *iter) {
     Arena *arena = s->arena;
     Trends t = {.facts = s->facts, .lets = subst_new(arena), .data = map_new(arena), .var = iter->var};
     FOR_EACH_STMT (stmt, &s->grid->grid.body) {
-        if (stmt->kind == STMT_LET && is_data(&t, stmt->let.value)) map_put(t.data, stmt->let.var, stmt->let.var);
-        if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
-            subst_var(t.lets, stmt->let.var, subst_expr(t.lets, stmt->let.value));
+        if (stmt->kind == STMT_LET) {
+            bool known = !expr_is_stable(stmt->let.value) || subst_let(t.lets, stmt->let.var, stmt->let.value);
+            if (!known || is_data(&t, stmt->let.value)) map_put(t.data, stmt->let.var, stmt->let.var);
+        }
         if (is_loop(stmt, LOOP_SERIAL) || is_loop(stmt, LOOP_PIPELINED)) add_trips(&t, stmt);
     }
     s->by_data |= t.by_data;
@@ -156,7 +157,7 @@ static void keep_region(Kept *kept, const Region *region) {
 
 static void keep_regions(Kept *kept) {
     FOR_EACH_STMT (stmt, &kept->s->grid->grid.body)
-        if (stmt->kind == STMT_LET) subst_var(kept->lets, stmt->let.var, subst_expr(kept->lets, stmt->let.value));
+        if (stmt->kind == STMT_LET) subst_let(kept->lets, stmt->let.var, stmt->let.value);
     FOR_EACH_EFFECT (effect, kept->s->arena, kept->s->grid) {
         const Region *region = effect->region;
         if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;

@@ -50,9 +50,8 @@ static void share_copy(Share *share, Stmt *copy) {
 
 static void share_stmt(Share *share, Stmt *stmt) {
     if (stmt->kind == STMT_LET) {
-        if (expr_is_stable(stmt->let.value))
-            subst_var(share->lets, stmt->let.var, subst_expr(share->lets, stmt->let.value));
-        share->differ |= !expr_is_pure(stmt->let.value);
+        bool known = !expr_is_stable(stmt->let.value) || subst_let(share->lets, stmt->let.var, stmt->let.value);
+        share->differ |= !known || !expr_is_pure(stmt->let.value);
     }
     for (int d = 0; d < SHARED_NAMES; d++) {
         if (stmt->kind == STMT_ASSUME)

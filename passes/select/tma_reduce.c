@@ -21,7 +21,7 @@ static bool body_of(const Stmt *stmt, Body *body) {
         for (int i = 0; i + 1 < block->count; i++) {
             const Stmt *let = block->items[i];
             if (let->kind != STMT_LET || !expr_is_pure(let->let.value)) return false;
-            if (body->lets) subst_var(body->lets, let->let.var, subst_expr(body->lets, let->let.value));
+            if (body->lets && !subst_let(body->lets, let->let.var, let->let.value)) return false;
         }
         if (is_call(last, OP_ATOMIC_ADD)) {
             body->atomic = last;

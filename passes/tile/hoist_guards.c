@@ -122,9 +122,7 @@ static Expr *stmt_guard(Space *space, const Stmt *stmt) {
     Arena *arena = space->arena;
     switch (stmt->kind) {
     case STMT_LET:
-        if (!expr_is_pure(stmt->let.value)) return e_bool(arena, true);
-        subst_var(space->lets, stmt->let.var, subst_expr(space->lets, stmt->let.value));
-        return e_bool(arena, false);
+        return e_bool(arena, !expr_is_pure(stmt->let.value) || !subst_let(space->lets, stmt->let.var, stmt->let.value));
     case STMT_BLOCK: return block_guard(space, &stmt->block);
     case STMT_IF: {
         Expr *condition = subst_expr(space->lets, stmt->if_.condition);

@@ -97,6 +97,26 @@ def statements(opening, closing, count=2_000):
     return f"kernel f(x: out f32[4]) {{ grid (b in 1) threads 32 {{ {opening * count} x[0] = 1; {closing * count} }} }}"
 
 
+def doubling(count):
+    """Bodies that are written out `count` times over if a step of the compiler repeats what is nested, or named before, twice."""
+    deep = lambda opening, seed, closing: f"y[i] = {opening * count}{seed}{closing * count};"
+    lets = lambda each, use: "let a0 = i; " + " ".join(f"let a{k + 1} = {each.format(f'a{k}')};" for k in range(count)) + f" {use.format(f'a{count}')}"
+    yield "gathers", deep("x[", "i", "]")
+    yield "indices of stores", f"y[{'x[' * count}i{']' * count}] = 1;"
+    yield "indices of atomics", f"atomic_add(y[{'x[' * count}i{']' * count}], 1);"
+    yield "choices by loads", deep("(", "x[i]", " > 2 ? x[i] : 3)")
+    yield "choices by indices", deep("i32(", "i", " > 2 ? i : 3)")
+    yield "choices of indices", deep("x[", "i", " > 2 ? i : 3]")
+    yield "comparisons", deep("i32(", "x[i]", " > 2)")
+    yield "remainders", deep("i32(", "(i * N)", " % (N + i))")
+    yield "bounds", deep("min(i32(i), max(3, ", "x[i]", "))")
+    yield "lets that are squared", lets("{0} * {0} + 1", "y[i] = x[{0}];")
+    yield "lets that are bounded", lets("min({0}, N - {0})", "y[i] = x[{0}];")
+    yield "lets that choose", lets("{0} > 2 ? {0} + 1 : {0} - 3", "y[i] = x[{0}];")
+    yield "lets of conditions", lets("({0} > 3 && i > 2) || ({0} < 2 && i < 100) ? 1 : 0", "if ({0} > 0) y[i] = 1;")
+    yield "a condition of a while", f"var r: i32 = 3; while ({'x[' * count}r{']' * count} > 2) r -= 1; y[i] = r;"
+
+
 def pipeline(count):
     tiles = "".join(f"shared t{i}: f32[16];\n" for i in range(count))
     steps = "".join(f"copy(x[k * 16], t{i}); parallel (i in 16) y[i] += t{i}[i];\n" for i in range(count))
@@ -145,6 +165,8 @@ def sources():
                                    ("loops", "for (i in 1) {", "}"), ("loops without braces", "for (i in 1) ", ""),
                                    ("statements", "x[1] = 2;", ""), ("lets", "let y = 1; {", "}"), ("attributes", "@stages(2) ", "")):
         yield f"deep {name}", statements(opening, closing).encode(), (0, 1)
+    for name, body in doubling(30):
+        yield f"doubling {name}", f"kernel f(x: i32[N], y: inout i32[N]) {{ grid (b in 1) threads 128 {{ parallel (i in 128) {{ {body} }} }} }}".encode(), (0,)
     yield "many stores", statements("x[1] = 2;", "", 10_000).encode(), (0, 1)
     yield "many shared tiles", statements("".join(f"shared t{i}: f32[4]; fill(t{i}, 1); copy(t{i}, x);\n" for i in range(200)), "", 1).encode(), (0, 1)
     yield "many tiles in a pipeline", pipeline(400).encode(), (0, 1)
