@@ -39,6 +39,9 @@ if(TARGET tilec)
     set_tests_properties(random_conversions_${target} PROPERTIES TIMEOUT 1800)
     tilec_tier("release:2" random_conversions_${target})
   endforeach()
+  # Views of shared tiles that products read.
+  add_test(NAME random_views COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_views.py $<TARGET_FILE:tilec> --count 30)
+  tilec_tier("release:1" random_views)
   # Which fragments are converted, against all choices; 100 programs in tier 2.
   add_test(NAME random_placements COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_placements.py $<TARGET_FILE:tilec>
                                           --count 8)
