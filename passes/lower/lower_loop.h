@@ -46,6 +46,8 @@ void group_in_vectors(Version *version, Block *out);
 
 // Elements in memory that the store's value joins to wider ones (lower_loop_joined.c).
 void load_joined_elements(Version *version, const Stmt *store, Block *out);
+// Stores from `at` on of the elements of a wider one, as one: how many; 0: they are none.
+int store_joined_elements(Version *version, const Block *block, int at, Block *out);
 
 bool can_start(const Version *version);
 // Reads all indices of a gather before its first copy starts: else each read would wait for the one before.

@@ -195,6 +195,9 @@ static void version_stmt(Version *version, Stmt *stmt, Block *out) {
 
 void version_block(Version *version, const Block *from, Block *to) {
     int mark = facts_mark(version->lower->facts);
-    FOR_EACH_ITEM (stmt, from) version_stmt(version, stmt, to);
+    for (int i = 0, done; i < from->count; i += done) {
+        done = store_joined_elements(version, from, i, to);
+        if (!done) version_stmt(version, from->items[i], to), done = 1;
+    }
     facts_release(version->lower->facts, mark);
 }

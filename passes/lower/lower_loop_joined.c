@@ -3,6 +3,9 @@
 //     v[..] = u32(s[i, 4 * j]) | u32(s[i, 4 * j + 1]) << 8 | u32(s[i, 4 * j + 2]) << 16 | u32(s[i, 4 * j + 3]) << 24
 //  => vload(narrow[0], s[i, 4 * j], 4); recast(joined[0], narrow[0], 1); v[..] = joined[0]
 //
+//     s[i, 4 * j] = u8(bits); s[i, 4 * j + 1] = u8(bits / 256); ..
+//  => joined[0] = bits; recast(narrow[0], joined[0], 4); vstore(s[i, 4 * j], narrow[0], 4)
+//
 // The elements lie together in a row, and the first at a multiple of their number. Where a choice decides whether they are
 // read at all, they are read one by one.
 #include "passes/analysis/tile_loop.h"
@@ -16,7 +19,11 @@ typedef struct Joined {
     int64_t count;
 } Joined;
 
-// A term of the sum of shifted elements.
+static bool is_unsigned(Type type) {
+    return type == TYPE_U8 || type == TYPE_U16 || type == TYPE_U32 || type == TYPE_U64;
+}
+
+// A term of the sum of shifted elements, whose bits are extended by zeros.
 static bool read_term(const Expr *expr, int bits, Joined *out) {
     int64_t shift = 0;
     if (is_binary(expr, BIN_SHL) || is_binary(expr, BIN_MUL)) {   // simplify makes products of shifts
@@ -24,7 +31,8 @@ static bool read_term(const Expr *expr, int bits, Joined *out) {
         if (expr->binary.op == BIN_MUL && (shift = log2_exact(shift)) < 0) return false;
         expr = expr->binary.a;
     }
-    while (expr->kind == EXPR_CAST || expr->kind == EXPR_BITCAST) expr = expr->operand;
+    if (expr->kind != EXPR_CAST || !is_unsigned(expr->operand->type)) return false;
+    expr = expr->operand->kind == EXPR_BITCAST ? expr->operand->operand : expr->operand;
     if (expr->kind != EXPR_LOAD || type_bits(expr->type) >= bits || expr->type == TYPE_BOOL) return false;
     int64_t own = type_bits(expr->type), at = shift / own;
     if (shift % own || at >= MOST || out->loads[at]) return false;
@@ -38,37 +46,40 @@ static bool read_terms(const Expr *expr, int bits, Joined *out) {
     return read_terms(expr->binary.a, bits, out) && read_terms(expr->binary.b, bits, out);
 }
 
+// At a multiple of so many elements; all of them are in the tensor, or none.
+static bool is_aligned(Version *version, const Buf *buf, int dims, Expr *const *indices, int64_t count) {
+    const Facts *facts = version->lower->facts;
+    int last = dims - 1;
+    if (buf->scope == SCOPE_SHARED)
+        return layout_keeps_runs(buf->layout, count) && multiple_of(facts, indices[last]) % count == 0 &&
+               (!buf->stage_dims || layout_size_out(buf->layout) % count == 0);
+    if (buf->scope != SCOPE_GLOBAL || !prove_aligned(facts, buf, count * type_bytes(buf->type))) return false;
+    if (buf->strides && !expr_is_int(buf->strides[last], 1)) return false;
+    for (int d = 0; d < dims; d++) {
+        Expr *offset = e_mul(version->arena, indices[d], global_stride(version->arena, buf, d));
+        if (multiple_of(facts, simplify_expr(version->arena, facts, offset)) % count) return false;
+    }
+    return multiple_of(facts, buf->shape[last]) % count == 0;
+}
+
+// The place is that of the element so many behind the first.
+static bool is_behind(Version *version, int dims, Expr *const *first, Expr *const *indices, int64_t number) {
+    for (int d = 0; d < dims - 1; d++)
+        if (!expr_equal(first[d], indices[d])) return false;
+    Expr *step = lower_simple(version->lower, e_sub(version->arena, indices[dims - 1], first[dims - 1]));
+    return expr_is_int(step, number);
+}
+
 // Neighbours in a row, in their order, that make up the whole number.
 static bool are_neighbours(Version *version, const Joined *joined, int bits) {
     const Expr *first = joined->loads[0];
-    int last = first ? first->load.count - 1 : 0;
     if (!first || joined->count * type_bits(first->type) != bits) return false;
     for (int64_t i = 1; i < joined->count; i++) {
         const Expr *load = joined->loads[i];
         if (!load || load->load.buf != first->load.buf || load->load.count != first->load.count) return false;
-        for (int d = 0; d < last; d++)
-            if (!expr_equal(load->load.indices[d], first->load.indices[d])) return false;
-        Expr *step =
-            lower_simple(version->lower, e_sub(version->arena, load->load.indices[last], first->load.indices[last]));
-        if (!expr_is_int(step, i)) return false;
+        if (!is_behind(version, first->load.count, first->load.indices, load->load.indices, i)) return false;
     }
-    return true;
-}
-
-static bool is_aligned(Version *version, const Expr *load, int64_t count) {
-    const Facts *facts = version->lower->facts;
-    const Buf *buf = load->load.buf;
-    int last = load->load.count - 1;
-    if (buf->scope == SCOPE_SHARED)
-        return layout_keeps_runs(buf->layout, count) && multiple_of(facts, load->load.indices[last]) % count == 0 &&
-               (!buf->stage_dims || layout_size_out(buf->layout) % count == 0);
-    if (buf->scope != SCOPE_GLOBAL || !prove_aligned(facts, buf, count * type_bytes(buf->type))) return false;
-    if (buf->strides && !expr_is_int(buf->strides[last], 1)) return false;
-    for (int d = 0; d < load->load.count; d++) {
-        Expr *offset = e_mul(version->arena, load->load.indices[d], global_stride(version->arena, buf, d));
-        if (multiple_of(facts, simplify_expr(version->arena, facts, offset)) % count) return false;
-    }
-    return multiple_of(facts, buf->shape[last]) % count == 0;   // all of them are in the tensor, or none
+    return is_aligned(version, first->load.buf, first->load.count, first->load.indices, joined->count);
 }
 
 static void load_joined(Version *version, const Expr *sum, const Joined *joined, Block *out) {
@@ -101,8 +112,8 @@ static void load_joined(Version *version, const Expr *sum, const Joined *joined,
 static void find_joined(Version *version, Expr *expr, Block *out) {
     Joined joined = {0};
     bool sum = is_binary(expr, BIN_OR) && type_is_int(expr->type) && !map_has(version->temporaries, expr);
-    if (sum && read_terms(expr, type_bits(expr->type), &joined) &&
-        are_neighbours(version, &joined, type_bits(expr->type)) && is_aligned(version, joined.loads[0], joined.count)) {
+    int bits = type_bits(expr->type);
+    if (sum && read_terms(expr, bits, &joined) && are_neighbours(version, &joined, bits)) {
         load_joined(version, expr, &joined, out);
         return;
     }
@@ -121,4 +132,61 @@ static void find_joined(Version *version, Expr *expr, Block *out) {
 
 void load_joined_elements(Version *version, const Stmt *store, Block *out) {
     find_joined(version, store->store.value, out);
+}
+
+// ---- stores ----
+
+// The value is the bits from `shift` on of an unsigned number: that number; NULL: it is not.
+static Expr *shifted_number(Expr *value, int64_t shift) {
+    int64_t by;
+    if (value->kind == EXPR_BITCAST) value = value->operand;
+    if (value->kind != EXPR_CAST || !is_unsigned(value->type)) return NULL;   // its lowest bits
+    value = value->operand;
+    if (shift) {
+        bool divides = is_binary(value, BIN_DIV);   // simplify makes quotients of shifts
+        if ((!divides && !is_binary(value, BIN_SHR)) || !expr_const(value->binary.b, &by) || by < 1) return NULL;
+        if ((divides ? log2_exact(by) : by) != shift) return NULL;
+        value = value->binary.a;
+    }
+    return value->kind == EXPR_VAR && is_unsigned(value->type) ? value : NULL;
+}
+
+static Expr *stored_number(Version *version, const Block *block, int at, int64_t *count) {
+    const Stmt *first = block->items[at];
+    bool one = first->kind == STMT_STORE && first->store.buf->type != TYPE_BOOL;
+    Expr *number = one && !map_has(version->temporaries, first) ? shifted_number(first->store.value, 0) : NULL;
+    if (!number) return NULL;
+    int64_t own = type_bits(first->store.buf->type);
+    *count = type_bits(number->type) / own;
+    if (*count < 2 || at + *count > block->count) return NULL;
+    for (int64_t i = 1; i < *count; i++) {
+        const Stmt *store = block->items[at + i];
+        bool same = store->kind == STMT_STORE && store->store.buf == first->store.buf;
+        if (!same || !is_behind(version, first->store.count, first->store.indices, store->store.indices, i))
+            return NULL;
+        const Expr *of = shifted_number(store->store.value, i * own);
+        if (!of || of->var != number->var) return NULL;
+    }
+    bool aligned = is_aligned(version, first->store.buf, first->store.count, first->store.indices, *count);
+    return aligned ? number : NULL;
+}
+
+int store_joined_elements(Version *version, const Block *block, int at, Block *out) {
+    Arena *arena = version->arena;
+    int64_t count;
+    Expr *number = stored_number(version, block, at, &count), *zero = e_int(arena, 0), *indices[LAYOUT_MAX_RANK];
+    if (!number) return 0;
+    const Stmt *store = block->items[at];
+    Buf *buf = store->store.buf;
+    for (int d = 0; d < store->store.count; d++) indices[d] = version_expr(version, store->store.indices[d]);
+    Expr *guard = e_both(arena, guard_of(version, buf, store->store.count, indices), version->first_replica);
+    Buf *whole = block_local(arena, out, "joined", number->type, 1, store->loc);
+    Buf *narrow = block_local(arena, out, "narrow", buf->type, count, store->loc);
+    block_store1(arena, out, whole, zero, version_expr(version, number));
+    BLOCK_CALL(arena, out, store->loc, OP_RECAST, arg_element(arena, narrow, zero), arg_element(arena, whole, zero),
+               arg_int(arena, count));
+    BLOCK_CALL(arena, block_if(arena, out, guard), store->loc, OP_VSTORE,
+               arg_region(lower_place(version->lower, buf, store->store.count, indices)),
+               arg_element(arena, narrow, zero), arg_int(arena, count));
+    return (int)count;
 }
