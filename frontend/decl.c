@@ -17,8 +17,14 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     static const struct {
         char letter;
         const char *text;
-    } kinds[] = {{'i', "an integer"},           {'s', "a string"}, {'S', "a string or nothing"}, {'n', "a name"},
-                 {'l', "a layout in a string"}, {'t', "a tensor"}};
+    } kinds[] = {{'i', "an integer"},
+                 {'s', "a string"},
+                 {'S', "a string or nothing"},
+                 {'n', "a name"},
+                 {'I', "an integer or nothing"},
+                 {'N', "a name or nothing"},
+                 {'l', "a layout in a string"},
+                 {'t', "a tensor"}};
     char *text = arena_strdup(s->arena, "");
     const char *pattern = attr_pattern(id);
     for (int i = 0; pattern[i]; i++)
@@ -45,7 +51,7 @@ static const Layout *read_distribution(Sema *s, const Node *node) {
 }
 
 static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) {
-    if (letter == 'i') {
+    if (letter == 'i' || letter == 'I') {
         bool minus = node->kind == N_UNARY && node->op == UNARY_NEG;
         const Node *number = minus ? node->kids[0] : node;
         if (number->kind != N_INT || number->integer > INT64_MAX) return false;
@@ -55,7 +61,7 @@ static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) 
     if (letter == 't' && is_im2col(node) && node->count > 0) node = node->kids[0];   // resolve_view
     if (letter == 'l' && node->kind == N_STRING) out->layout = read_distribution(s, node);
     else out->text = node->text;
-    return node->kind == (letter == 'n' || letter == 't' ? N_NAME : N_STRING);
+    return node->kind == (letter == 'n' || letter == 'N' || letter == 't' ? N_NAME : N_STRING);
 }
 
 static bool attribute(Sema *s, const Node *node, char where, Attr *out) {

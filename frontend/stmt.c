@@ -2,6 +2,7 @@
 #include "frontend/sema.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
+#include "ir/schedule.h"
 #include <string.h>
 
 void emit(Sema *s, Stmt *stmt) {
@@ -302,20 +303,19 @@ static void break_statement(Sema *s, const Node *node) {
 // ---- the grid and what stands in it ----
 
 static void raster(Sema *s, const Node *node, Stmt *grid) {
-    int64_t rows;
-    grid->grid.raster = NULL;
+    TileOrder order = {.kind = ORDER_RASTER};
     const Symbol *constant = node->kind == N_NAME ? find(s, node->text) : NULL;   // the program's own name comes first
     bool own = constant && (constant->kind == SYMBOL_CONST || constant->kind == SYMBOL_VALUE);
-    grid->grid.hilbert = node->kind == N_NAME && !own && strcmp(node->text, "hilbert") == 0;
-    if (!grid->grid.hilbert && constant_int(s, node, "raster", 1, INT32_MAX, &rows))
-        grid->grid.raster = e_int(s->arena, rows);
+    if (node->kind == N_NAME && !own && strcmp(node->text, "hilbert") == 0) order.kind = ORDER_HILBERT;
+    else if (!constant_int(s, node, "raster", 1, INT32_MAX, &order.rows)) return;
+    set_order(s->arena, grid, order);
 }
 
 static void grid_options(Sema *s, const Node *list, Stmt *grid) {
     for (int i = 0; i < list->count; i++) {
         const Node *option = list->kids[i];
         int64_t value;
-        if (option->kind == N_PERSISTENT) grid->grid.persistent = true;
+        if (option->kind == N_PERSISTENT) set_claim(s->arena, grid, (TileClaim){.kind = CLAIM_STATIC});
         if (option->kind == N_RASTER) raster(s, option->kids[0], grid);
         if (option->kind != N_CLUSTER) continue;
         if (option->count > 3) diag(s->sink, option->span, T_CLUSTER, MOST_CLUSTER);
@@ -466,6 +466,8 @@ void statement(Sema *s, const Node *node) {
     s->place = place;
     int first = node->kind == N_ROLE ? before : block->count - 1;   // of an array: all its roles
     if (!attrs || block->count == before) return;
-    block->items[first]->attrs = attrs;
+    Attr **last = &block->items[first]->attrs;   // a grid has those of its options
+    while (*last) last = &(*last)->next;
+    *last = attrs;
     for (int i = first + 1; i < block->count; i++) block->items[i]->attrs = attributes(s, node->attrs, 's', &loc);
 }

@@ -28,7 +28,7 @@ const char *attr_pattern(AttrId id) {
 }
 
 bool attr_takes(AttrId id, int count) {
-    size_t most = strlen(rows[id].pattern), least = strcspn(rows[id].pattern, "S");
+    size_t most = strlen(rows[id].pattern), least = strcspn(rows[id].pattern, "ISN");
     return count >= (int)least && count <= (int)most;
 }
 

@@ -76,6 +76,8 @@ static const char *argument_text(char letter) {
     case 'i': return "integer";
     case 's': return "string";
     case 'S': return "[string]";
+    case 'I': return "[integer]";
+    case 'N': return "[name]";
     case 'n': return "name";
     case 'e': return "expression";
     case 'l': return "layout";

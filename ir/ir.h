@@ -8,7 +8,7 @@
 //
 //     types.def, ops.def, attrs.def, via.def    scalar types; operations and their effects; attributes; mechanisms
 //     ir.h        the data structures (this file: the map): types.c, ops.c, attrs.c, module.c, roles.c, tensormap.c,
-//                 im2col.c
+//                 im2col.c       schedule.h  the tile scheduler of a grid: schedule.c
 //     build.h     constructors that fold constants: build.c, build_stmt.c, index.c
 //     query.h     loops over statements: query.c       match.h     operations with named operands: match.c
 //     rewrite.h   visit, substitute, clone, map: rewrite.c; uses.c: what code reads and writes
@@ -353,11 +353,8 @@ struct Stmt {
             Iter *iters;      // begin 0, step 1; first iterator runs fastest over block indices
             Expr *threads;    // constant: compute threads per tile
             int cluster[3];   // CTAs per iterator; all 1: no cluster
-            bool persistent;
-            Expr *raster;   // rows of a group; NULL: none
-            bool hilbert;   // along a Hilbert curve; no raster then
             Block body;
-        } grid;
+        } grid;   // the order of its tiles, and how CTAs come to them, are attributes (schedule.h)
         struct {
             const char *name;
             int64_t threads;

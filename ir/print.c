@@ -19,7 +19,7 @@ static void put_attr(Printer *p, const Attr *attr) {
     const char *pattern = attr_pattern(attr->id);
     for (int i = 0; i < attr->count; i++) {
         sb_str(p->out, i ? ", " : "(");
-        if (pattern[i] == 'i') sb_printf(p->out, "%lld", (long long)attr->args[i].integer);
+        if (pattern[i] == 'i' || pattern[i] == 'I') sb_printf(p->out, "%lld", (long long)attr->args[i].integer);
         else if (pattern[i] == 'l') put_string(p->out, layout_text(p->arena, attr->args[i].layout));
         else if (pattern[i] == 't' && attr->args[i].view) put_buffer(p, attr->args[i].view);
         else if (pattern[i] == 's' || pattern[i] == 'S')
@@ -241,12 +241,6 @@ static void put_grid(Printer *p, const Stmt *stmt) {
         sb_printf(p->out, " cluster (%d, %d", c[0], c[1] > 0 ? c[1] : 1);
         if (c[2] > 1) sb_printf(p->out, ", %d", c[2]);
         sb_char(p->out, ')');
-    }
-    if (stmt->grid.persistent) sb_str(p->out, " persistent");
-    if (stmt->grid.hilbert) sb_str(p->out, " raster hilbert");
-    if (stmt->grid.raster) {
-        sb_str(p->out, " raster ");
-        put_expr(p, stmt->grid.raster, 0, exactly(TYPE_I64));
     }
     sb_char(p->out, ' ');
     put_block(p, &stmt->grid.body);

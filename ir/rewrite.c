@@ -51,10 +51,7 @@ static void plain_slots(Stmt *stmt, const SlotFn *fn) {
     case STMT_FOR: slot(fn, &stmt->loop.stages); break;
     case STMT_WHILE: slot(fn, &stmt->while_.condition); break;
     case STMT_IF: slot(fn, &stmt->if_.condition); break;
-    case STMT_GRID:
-        slot(fn, &stmt->grid.threads);
-        slot(fn, &stmt->grid.raster);
-        break;
+    case STMT_GRID: slot(fn, &stmt->grid.threads); break;
     case STMT_CALL:
         for (int i = 0; i < stmt->call.count; i++) fn->arg(fn->user, &stmt->call.args[i], op_operand(stmt->call.op, i));
         break;

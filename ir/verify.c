@@ -49,13 +49,15 @@
 #include "ir/verify.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "ir/schedule.h"
 #include "ir/verify_impl.h"
 #include "layout/distribution.h"
+#include <ctype.h>
 #include <string.h>
 
 // ---- attributes (15) ----
 static bool argument_fits(char letter, const AttrArg *arg) {
-    bool of_layout = letter == 'l', of_text = strchr("sSnt", letter) != NULL;
+    bool of_layout = letter == 'l', of_text = strchr("sSnNt", letter) != NULL;
     return of_layout == (arg->layout != NULL) && of_text == (arg->text != NULL);
 }
 
@@ -76,7 +78,7 @@ static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
         bool counts = attr->id != ATTR_LOC && attr->id != ATTR_CONFLICTS && attr->id != ATTR_TUNED && where != 'p';
         int last = attr->count - (attr->id == ATTR_GROUP);   // (a group may have 0 registers)
         for (int i = 0; fits && counts && i < last; i++)
-            if (pattern[i] == 'i' && attr->args[i].integer < 1)
+            if (tolower(pattern[i]) == 'i' && attr->args[i].integer < 1)
                 REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), "positive");
         if (fits && attr->id == ATTR_GROUP) check_group(v, list, attr, loc);
     }
@@ -441,11 +443,20 @@ static bool cluster_fits(const Stmt *grid) {
     return blocks <= MOST_CLUSTER;
 }
 
+static void check_schedule(Verifier *v, const Stmt *grid) {
+    const Attr *order = attr_get(grid->attrs, ATTR_ORDER), *claim = attr_get(grid->attrs, ATTR_CLAIM);
+    const char *of_order = order ? order_problem(order, grid->grid.count) : NULL;
+    const char *of_claim = claim ? claim_problem(claim) : NULL;
+    if (order && attr_get(order->next, ATTR_ORDER)) of_order = "given once: `raster` is one, too";
+    if (claim && attr_get(claim->next, ATTR_CLAIM)) of_claim = "given once: `persistent` is one, too";
+    if (of_order) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_ORDER), of_order);
+    if (of_claim) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_CLAIM), of_claim);
+}
+
 static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (c.kind != FUNC_KERNEL || c.grid || c.thread || v->grids++) REPORT(v, stmt->loc, T_ONE_GRID);
     int mark = v->declared.count;
     check_expr(v, &c, stmt->grid.threads);
-    if (stmt->grid.raster) check_expr(v, &c, stmt->grid.raster);
     int64_t threads = 0;
     if (!expr_const(stmt->grid.threads, &threads) || threads < 1)
         REPORT(v, stmt->loc, T_NOT_CONSTANT, "the number of threads");
@@ -456,6 +467,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
             REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
     }
     if (!cluster_fits(stmt)) REPORT(v, stmt->loc, T_CLUSTER, MOST_CLUSTER);
+    check_schedule(v, stmt);
     bool roles = false;   // statements next to them may be theirs
     for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);

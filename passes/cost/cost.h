@@ -50,4 +50,5 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
                       PingpongCost *cost);
 // The coefficients of a source kernel (whose grid is not yet flat), but for its tile. Out: the number of steps of a
 // tile, in dims and scalars; NULL: unknown before the kernel runs. `aliased`: the epilogue is staged in an operand's tile.
+bool cooperative_has_cost(Arena *arena, const Func *kernel);   // that a launch can compare
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms);

@@ -13,6 +13,7 @@
 // and 256, causal or not, lengths 1024, 4096 and 16384: the model chose the fastest tile in all eighteen cases;
 // docs/notebook/hopper-attention.md.)
 #include "passes/cost/cost.h"
+#include "passes/grid/tile_order.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
@@ -184,10 +185,15 @@ static Expr *steps_of(Arena *arena, const Func *kernel) {
     return common_value(arena, &grid->grid.body, middle, iter_trips(arena, &find_loop(kernel)->loop.iters[0]));
 }
 
+bool cooperative_has_cost(Arena *arena, const Func *kernel) {
+    return steps_of(arena, kernel) != NULL;
+}
+
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms) {
     Sum sum;
     const WgmmaCosts *costs = &target->wgmma;
-    bool equal = cooperative_equal_tiles(arena, kernel), alone = !equal && !func_grid(kernel)->grid.persistent;
+    TileClaim claim = schedule_of(arena, kernel, &(Specialization){.kind = WS_COOPERATIVE}).claim;
+    bool equal = cooperative_equal_tiles(arena, kernel), alone = claim.kind != CLAIM_STATIC;
     *terms = (LaunchCost){.step = step_clocks(arena, target, kernel, &sum) + costs->wait_clocks,
                           .tail = costs->tile_clocks + (alone ? costs->alone_clocks : 0) +
                                   (aliased ? costs->alias_clocks : 0),
@@ -195,6 +201,6 @@ Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, b
                           .tile_columns = 1,
                           .tile_depth = 1,
                           .balanced = !equal,   // by the hardware's scheduler where each CTA has one tile
-                          .uneven = !equal && !alone ? costs->uneven : 0};
+                          .uneven = claim.snake ? costs->uneven : 0};
     return steps_of(arena, kernel);
 }

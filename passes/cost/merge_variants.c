@@ -3,6 +3,7 @@
 #include "ir/match.h"
 #include "ir/rewrite.h"
 #include "passes/cost/search_internal.h"
+#include "passes/grid/tile_order.h"
 #include "passes/tile/tile.h"
 #include <string.h>
 
@@ -54,14 +55,15 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Spe
     return steps ? cost : NULL;
 }
 
-// If the work of tiles differs in a way that LPT scheduling balances, the kernel becomes persistent. All variants of a
-// source kernel have a cost, or none has.
+// If the work of tiles differs in a way that dealing them in snake order balances, the kernel becomes persistent. All variants
+// of a source kernel have a cost, or none has.
 static void set_costs(const TileSearch *search, const TileVec *tiles, int count, Func **variants) {
     bool known = true;
     for (int v = 0; v < count; v++) {
         Specialization how = specialization_of(search->arena, search->target, variants[v]);
-        if (is_cooperative_by_loop(&how) && tiles_balance(search->arena, variants[v]))
-            ((Stmt *)func_grid(variants[v]))->grid.persistent = true;
+        Schedule schedule = schedule_of(search->arena, variants[v], &how);
+        if (is_cooperative_by_loop(&how) && schedule.deals && schedule.claim.kind == CLAIM_OPEN)
+            set_claim(search->arena, (Stmt *)func_grid(variants[v]), (TileClaim){.kind = CLAIM_STATIC});
         if (v < tiles->count) variants[v]->cost = cost_of(search, variants[v], &how, tiles->items[v]);
         known &= variants[v]->cost != NULL;
         if (v + 1 < tiles->count) attr_set_ints(search->arena, &variants[v]->attrs, ATTR_TILE_VARIANT, 0, NULL);

@@ -136,8 +136,7 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const An
     if (shared_with(search, answer, 0) > search->target->shared_block) return;
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    LaunchCost terms;
-    if (!cost_cooperative(search->arena, search->target, kernel, tile.alias_epilogue, &terms))
+    if (!cooperative_has_cost(search->arena, kernel))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     add_candidate(search, choice, &choice->tiles, &tile);
 }

@@ -49,7 +49,8 @@ bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks) {
     if (blocks > s->context->target->cluster_most)
         diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
              s->context->target->cluster_most);
-    const char *unused = s->grid->grid.persistent ? "persistent" : has_raster(s->grid) ? "raster" : NULL;
+    bool claims = set_claim(s->arena, s->grid, (TileClaim){0}), orders = set_order(s->arena, s->grid, (TileOrder){0});
+    const char *unused = claims ? "persistent" : orders ? "raster" : NULL;
     if (unused) REMARK(s->context, s->grid->loc, T_GRID_HINT, unused, "the CTAs of a cluster share tiles");
     bool changed = want_whole_clusters(s, kernel) || s->grid->grid.count > 1 || unused;
     if (s->grid->grid.count > 1) {

@@ -134,8 +134,8 @@ void flatten_shared(Scheduler *s) {
     Var *block = var_new(a, "block", VAR_ITER, TYPE_I64, grid->loc);
     Expr *number = e_var(a, block), *size = e_int(a, blocks), *limit = e_int(a, s->context->target->max_grid);
     push_assume(s, e_lt(a, number, limit));
-    Expr *raster = raster_of(s);   // in cluster rows, as far as possible
-    if (raster) grid->grid.raster = e_call2(a, OP_CEILDIV, raster, e_int(a, grid->grid.cluster[0]));
+    int rows = grid->grid.cluster[0];
+    s->order.rows = (s->order.rows + rows - 1) / rows;   // in cluster rows, as far as possible
     grid->grid.iters = clusters;
     Expr *tiles = e_mul(a, grid_tiles(a, grid), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
     assume_within(s, cluster, limit);
@@ -145,6 +145,5 @@ void flatten_shared(Scheduler *s) {
     leave_beyond(s, tile_within(s, own));
     set_grid(s, block, tiles);
     set_cluster(grid, blocks);
-    grid->grid.persistent = false;
-    drop_raster(grid);
+    set_order(a, grid, (TileOrder){0});
 }

@@ -1,5 +1,5 @@
-// tile-scheduler: makes every grid one-dimensional, in an order with L2 reuse, and persistent where the source asks for
-// it.
+// tile-scheduler: makes every grid one-dimensional, in the order that it has (`@order`), and persistent where it says so
+// (`@claim`) and has no groups of threads, whose roles have loops of their own.
 //
 //     grid (bm in X, bn in Y) threads T { body }
 //
@@ -15,39 +15,17 @@
 //                             3      7  9 11        bn = (block % (R * Y)) / rows
 //                             4     12 13 14
 //
-// With `raster hilbert` the order is a Hilbert curve (hilbert.c), which shares at every scale, so with caches of any
-// size.
+// A Hilbert curve (hilbert.c) shares at every scale, so with caches of any size. When the work of tiles differs, the longest
+// start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the order, whether operations access other CTAs of
+// the cluster (cluster_grid.c) or tiles are multicast (multicast.c). Which order it is, plan has decided (tile_order.c).
 //
-// The raster comes from the source. The default is `DEFAULT_RASTER` where it pays: one tile that is read depends on the
-// first name and not on the second, another on the second and not on the first, as in a gemm. (Attention reads keys by
-// head only. There the plain order is best: the CTAs of a head are neighbours.)
-//
-// When the work of tiles differs, the longest start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the
-// order, whether operations access other CTAs of the cluster (cluster_grid.c) or tiles are multicast (multicast.c).
-//
-// persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its
+// Persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its
 // shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
 // phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"
 #include "passes/specialize/warp_specialize.h"
-
-enum { DEFAULT_RASTER = 8 };
-
-// A tile that is read depends on the first name and not on the second, another on the second and not on the first.
-static bool raster_pays(const Scheduler *s) {
-    bool first = false, second = false;
-    FOR_EACH_EFFECT (effect, s->arena, s->grid) {
-        const Region *region = effect->region;
-        bool uses[2] = {false, false};
-        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
-        for (int i = 0; i < 2; i++) uses[i] = region_uses_var(region, s->grid->grid.iters[i].var);
-        first |= uses[0] && !uses[1];
-        second |= uses[1] && !uses[0];
-    }
-    return first && second;
-}
 
 Expr *bind_name(Scheduler *s, const char *name, Expr *value) {
     return block_name(s->arena, &s->top, name, value, s->grid->loc);
@@ -102,12 +80,6 @@ static void bind_hilbert(Scheduler *s, Expr *number, Expr *rows, Expr *columns, 
     bind_iter(s, 1, column, columns);
 }
 
-Expr *raster_of(Scheduler *s) {
-    if (s->grid->grid.count < 2 || s->grid->grid.hilbert) return NULL;
-    if (s->grid->grid.raster) return s->grid->grid.raster;
-    return raster_pays(s) ? e_int(s->arena, DEFAULT_RASTER) : NULL;
-}
-
 void bind_iters(Scheduler *s, int first, int but, Expr *number) {
     const Stmt *grid = s->grid;
     EXPECT(s->context->failure, but < grid->grid.count, "iterator %d of %d", but, grid->grid.count);
@@ -123,23 +95,19 @@ void bind_iters(Scheduler *s, int first, int but, Expr *number) {
 
 void decompose(Scheduler *s, Expr *number) {
     Arena *a = s->arena;
-    int count = s->grid->grid.count;
+    int count = s->grid->grid.count, first = 0;
     const Iter *iters = s->grid->grid.iters;
-    Expr *raster = raster_of(s);
-    bool curve = s->grid->grid.hilbert && count > 1;
-    Trend trend;
-    int first = 0, deciding = raster || curve || s->persistent ? -1 : deciding_iter(s, &trend);
     bool is_block = number->kind == EXPR_VAR && number->var->kind == VAR_ITER;   // a launch has at most so many CTAs
     if (count > 1 && is_block) push_assume(s, e_lt(a, number, e_int(a, s->context->target->max_grid)));
-    if (deciding >= 0) {
-        bind_longest_first(s, number, deciding, trend);
+    if (order_is_longest(s->order)) {
+        bind_longest_first(s, number);
         return;
     }
-    if (raster || curve) {
+    if (count > 1 && s->order.kind != ORDER_PLAIN && s->order.kind != ORDER_OPEN) {
         Expr *rows = bind_name(s, "rows", iters[0].end), *columns = bind_name(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
         Expr *point = count > 2 ? bind_name(s, "point", e_mod(a, number, plane)) : number;
-        if (raster) bind_raster(s, point, rows, columns, raster);
+        if (s->order.kind == ORDER_RASTER) bind_raster(s, point, rows, columns, e_int(a, s->order.rows));
         else bind_hilbert(s, point, rows, columns, is_block ? TYPE_I32 : TYPE_I64);
         number = e_div(a, number, plane);
         if (count > 3) number = bind_name(s, "rest", number);
@@ -196,13 +164,10 @@ static void flatten(Scheduler *s, Expr *tiles) {
     set_grid(s, block, tiles);
 }
 
-bool has_raster(const Stmt *grid) {
-    return grid->grid.raster || grid->grid.hilbert;
-}
-
-void drop_raster(Stmt *grid) {
-    grid->grid.raster = NULL;
-    grid->grid.hilbert = false;
+// What is lowered; the roles of groups still have to come to their tiles. True: the grid had it.
+static bool drop_schedule(Scheduler *s, bool claim) {
+    bool had = set_order(s->arena, s->grid, (TileOrder){0});
+    return (claim && set_claim(s->arena, s->grid, (TileClaim){0})) || had;
 }
 
 static bool drop_cluster(Scheduler *s, const char *why) {
@@ -232,33 +197,27 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
         flatten_shared(s);
         return true;
     }
-    bool changed = drop_cluster(s, not_shared) || has_raster(grid) || (grid->grid.persistent && func_has_roles(kernel));
     SpecializeKind kind = planned_kind(kernel);
+    TileClaim claim = grid_claim(grid);
+    bool changed = drop_cluster(s, not_shared), loops = kind == WS_NONE && claim.kind == CLAIM_STATIC;
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
-    Trend trend = TREND_FLAT;
-    s->lpt = grid->grid.persistent && kind == WS_COOPERATIVE;
-    if (func_has_roles(kernel)) grid->grid.persistent = false;   // roles stand in no loop over tiles
-    s->persistent = grid->grid.persistent && kind == WS_NONE;    // warp-specialize makes persistent CTAs itself
-    bool flat = grid->grid.count == 1 && (deciding_iter(s, &trend) != 0 || (trend != TREND_UP && !s->lpt));
-    if (s->persistent) make_persistent(s, tiles);
-    else if (!flat) flatten(s, tiles);
-    if (s->persistent || !flat) grid->grid.persistent = false;
-    drop_raster(grid);
-    return changed || s->persistent || !flat;
+    s->snake = claim.snake;
+    if (loops) make_persistent(s, tiles);
+    else if (grid->grid.count > 1 || order_is_longest(s->order)) flatten(s, tiles);
+    else return drop_schedule(s, kind == WS_NONE) || changed;
+    drop_schedule(s, kind == WS_NONE);
+    return true;
 }
 
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
-    Scheduler s = {.context = context, .arena = context->arena, .grid = grid};
+    Scheduler s = {.context = context, .arena = context->arena, .grid = grid, .order = grid_order(grid)};
     s.facts = facts_new(context->arena, kernel);
     bool divided = divide_tile(&s);
     Expr *tiles = grid_tiles(s.arena, grid);
     int blocks = func_cluster(kernel);
     if (blocks == 1) return schedule_tiles(&s, kernel, tiles) || divided;
-    bool flattened = flatten_clusters(&s, kernel, tiles, blocks);
-    grid->grid.persistent = false;
-    drop_raster(grid);
-    return flattened;
+    return flatten_clusters(&s, kernel, tiles, blocks);
 }
 
 bool pass_tile_scheduler(PassContext *context, Func *kernel) {

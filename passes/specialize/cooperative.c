@@ -32,6 +32,7 @@
 // warpgroups start them in order (order_barriers.c). If all tiles have the same number of steps, CTAs are persistent
 // and prefetch across tiles; otherwise each tile is a CTA, and the hardware scheduler balances the load
 // (persistent_loop.c). The roles: emit_producer.c, emit_consumer.c.
+#include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
 #include <string.h>
@@ -173,7 +174,8 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     p.consumers = plan.consumers;
     Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
-    bool sections = attr_get(grid->attrs, ATTR_LPT), persistent = sections || cooperative_equal_tiles(a, kernel);
+    TileClaim claim = grid_claim(grid);
+    bool sections = claim.snake, persistent = claim.kind == CLAIM_STATIC;
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
         const char *problem = ws_analyze(a, context->target, kernel, &plan);   // of the remaining statements
@@ -191,6 +193,5 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     push_filling_roles(&maker, kernel, &body);
     push_compute_role(&maker, kernel, &body);
     set_grid(&p, persistent ? persistent_ctas(&p) : grid->grid.iters[0].end, plan.producers, body);
-    attr_remove(&grid->attrs, ATTR_LPT);
     return true;
 }

@@ -1,6 +1,7 @@
-// plan: decides once for each kernel which groups of threads compute it, and writes that on the grid.
+// plan: decides once for each kernel which groups of threads compute it, the order of its tiles and how CTAs come to them, and
+// writes that on the grid.
 //
-//     @group(load, 1, 128, 40) @group(compute, 2, 128, 232) @each
+//     @order(raster, 8) @claim(static) @group(load, 1, 128, 40) @group(compute, 2, 128, 232) @each
 //     grid (bm in ceildiv(M, 128), bn in ceildiv(N, 128)) threads 256 { ... }
 //
 // Later passes obey: tile-scheduler, select, multi-buffer and warp-specialize read the groups (warp_specialize.h) and ask
@@ -15,6 +16,7 @@
 // without, and the registers of the others. Groups that cannot be are an error. A target without wgmma, and the variant
 // for other shapes, have none.
 #include "ir/build.h"
+#include "passes/grid/tile_order.h"
 #include "passes/specialize/ws_analysis.h"
 #include "support/numbers.h"
 #include <string.h>
@@ -152,19 +154,33 @@ static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, co
     return true;
 }
 
+// CTAs of a cluster that reach each other are neighbours (cluster_grid.c); roles of the source stand in no loop over tiles.
+static bool write_schedule(PassContext *context, const Func *kernel, Stmt *grid, const Specialization *how) {
+    if (func_cluster(kernel) > 1 || attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
+    Arena *arena = context->arena;
+    Schedule schedule = schedule_of(arena, kernel, how);
+    if (func_has_roles(kernel) && schedule.claim.kind == CLAIM_STATIC) {
+        REMARK(context, grid->loc, T_GRID_HINT, "persistent", "the roles have loops of their own");
+        schedule.claim = (TileClaim){0};
+    }
+    bool orders = set_order(arena, grid, schedule.order);
+    return set_claim(arena, grid, schedule.claim) || orders;
+}
+
 bool pass_plan(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
     Stmt *grid = (Stmt *)func_grid(kernel);
     if (!grid) return false;
-    Specialization how = specialization_of(a, target, kernel);
+    Specialization how = {.kind = WS_NONE};
+    if (kernel->stage == STAGE_TILE) how = specialization_of(a, target, kernel);
+    bool scheduled = write_schedule(context, kernel, grid, &how);
+    if (kernel->stage != STAGE_TILE) return scheduled;
     if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))
-        return leave_whole(context, kernel, grid, how.why);
+        return leave_whole(context, kernel, grid, how.why) || scheduled;
     Groups asked = kernel_groups(kernel), groups = groups_of(target, kernel, &how, &asked);
     const char *why = groups_problem(a, grid, &asked, &groups);
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);
     if (why) return diag(context->sink, grid->loc, T_GROUPS, why), false;
-    bool deals = grid->grid.persistent && how.too_large;
-    if (deals) grid->grid.persistent = false;   // the tiles of a plain loop are not dealt by their length
-    return write_groups(a, grid, &asked, &groups) || deals;
+    return write_groups(a, grid, &asked, &groups) || scheduled;
 }

@@ -3,6 +3,7 @@
 // cost models do (warp_specialize.h). Cooperative kernels are judged by ws_analysis.c. The transformation,
 // warp_specialize.c and cooperative.c, falls back if its copies have no slots after all.
 #include "ir/channels.h"
+#include "ir/schedule.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
@@ -133,16 +134,20 @@ static Expr *most_trips(Arena *arena, const Stmt *grid, const Stmt *loop) {
     return most_of(arena, work, loop->loop.iters[0].end);
 }
 
+static bool has_own_cta(const Func *kernel) {   // each tile
+    return func_cluster(kernel) > 1 || grid_claim(func_grid(kernel)).kind == CLAIM_ONE;
+}
+
 // Persistent CTAs need a bound on the trip counts, to balance tiles. With one tile per CTA any trip count is allowed.
 static bool trips_serve(Arena *arena, const Func *kernel, const Stmt *loop) {
     const Stmt *grid = func_grid(kernel);
-    return func_cluster(kernel) > 1 ? roles_agree(grid, loop) : most_trips(arena, grid, loop) != NULL;
+    return has_own_cta(kernel) ? roles_agree(grid, loop) : most_trips(arena, grid, loop) != NULL;
 }
 
 // One consumer if the tile has one strip of wgmma rows (64): such tiles are for problems that hardly fill the device.
 // One consumer also with one tile per CTA.
 static int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
-    if (func_cluster(kernel) > 1) return 1;
+    if (has_own_cta(kernel)) return 1;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         WgmmaInfo info;
         GemmOp gemm;
@@ -205,7 +210,7 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
     const Stmt *grid = func_grid(kernel);
     const Attr *whole = grid ? attr_get(grid->attrs, ATTR_NO_SPECIALIZE) : NULL;
     Groups asked = kernel_groups(kernel);
-    int count = (int)asked.of[GROUP_COMPUTE].count, most = func_cluster(kernel) > 1 ? 1 : PINGPONG_MOST;
+    int count = (int)asked.of[GROUP_COMPUTE].count, most = grid && has_own_cta(kernel) ? 1 : PINGPONG_MOST;
     if (whole) return none(whole->count ? whole->args[0].text : "its grid has @no_specialize");
     if (has_channels(kernel)) return none("it has channels of its own");
     const Stmt *loop = only_loop(target, kernel);

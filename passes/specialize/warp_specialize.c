@@ -29,6 +29,7 @@
 //     compute0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
 //     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
+#include "ir/schedule.h"
 #include "passes/specialize/builder.h"
 
 enum { PINGPONG_BARRIER = 1 };   // named barriers PINGPONG_BARRIER + consumer
@@ -350,8 +351,8 @@ static bool multi_buffers_everything(const Stmt *loop) {
     return true;
 }
 
-// Persistent CTAs compute the tiles cta, cta + ctas, ... CTAs of a cluster have one tile each.
-static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
+// Persistent CTAs compute the tiles cta, cta + ctas, ...
+static void make_tiles(RoleBuilder *p, bool single, Block *out) {
     Arena *a = p->arena;
     p->tiles = bind(p, "tiles", p->grid->grid.iters[0].end, out);
     push_range(p, p->tiles, integer(p, 1), integer(p, p->context->target->max_grid), out);
@@ -359,8 +360,8 @@ static void make_tiles(RoleBuilder *p, bool cluster, Block *out) {
     if (steps) p->steps = bind(p, "steps", steps, out);
     p->ctas = p->tiles;
     p->waves = integer(p, 1);
-    p->single_tile = cluster;
-    if (cluster) return;
+    p->single_tile = single;
+    if (single) return;
     p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
     Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));    // usually one wave: the first loads wait for this
     Expr *waves = e_select(a, e_eq(a, p->tiles, p->ctas), integer(p, 1), e_call2(a, OP_CEILDIV, rest, p->ctas));
@@ -388,14 +389,14 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     block_append(a, &body, &p.shared);
     p.full = push_barriers(&p, "full", p.slots, &body);
     p.empty = push_barriers(&p, "empty", p.slots, &body);
-    bool cluster = func_cluster(kernel) > 1;
-    make_tiles(&p, cluster, &body);
+    bool single = grid_claim(grid).kind != CLAIM_STATIC;
+    make_tiles(&p, single, &body);
     push_setup(&p, &body);
     learn_scalars(p.facts, &body);
     push_load_roles(&p, &body);
     for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
     if (p.cluster > 1) set_cluster(grid, p.cluster);
-    set_grid(&p, cluster ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);
+    set_grid(&p, single ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);
 }
 
 // Without slots no load can run ahead: falls back to mechanisms that need no roles.
@@ -419,5 +420,6 @@ bool pass_warp_specialize(PassContext *context, Func *kernel) {
     Stmt *grid = (Stmt *)func_grid(kernel);
     if (planned_kind(kernel) == WS_NONE || !specialize(context, kernel, grid)) return false;
     drop_groups(grid);   // the roles say it
+    set_claim(context->arena, grid, (TileClaim){0});
     return true;
 }

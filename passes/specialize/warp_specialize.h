@@ -63,8 +63,6 @@ int64_t specialized_shared(const Target *target, const Specialization *how, int6
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or an upper bound, in names that are the same for all tiles.
 Expr *specialized_steps(Arena *arena, const Func *kernel);
-// Tiles have unequal work, and `persistent` gives each CTA several, long and short ones (lpt_schedule.c).
-bool tiles_balance(Arena *arena, const Func *kernel);
 // Drops each `wgmma_wait(n)` of the kernel before which at most n MMAs are pending (async_mma.c). `single_trip`: loops
 // known to have at most one trip.
 void drop_redundant_waits(Arena *arena, Func *kernel, const Map *single_trip);

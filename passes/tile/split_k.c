@@ -31,7 +31,7 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
-#include "passes/grid/tile_scheduler.h"
+#include "ir/schedule.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 #include "passes/tile/tile.h"
@@ -345,8 +345,8 @@ static void split_kernel(Arena *arena, Func *kernel, int blocks) {
     *body = out;
     iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, 0, iter_new(arena, s.rank, s.count));
     set_cluster(s.grid, blocks);
-    drop_raster(s.grid);
-    s.grid->grid.persistent = false;
+    set_order(arena, s.grid, (TileOrder){0});
+    set_claim(arena, s.grid, (TileClaim){0});
 }
 
 bool pass_split_k(PassContext *context, Func *kernel) {

@@ -2,6 +2,7 @@
 #include "tests/unit/emulator_unit.h"
 
 #include "ir/build.h"
+#include "ir/schedule.h"
 #include "passes/cost/cost.h"
 #include "passes/specialize/warp_specialize.h"
 
@@ -125,13 +126,14 @@ static void unequal_tiles_are_balanced(void **state) {
     const Target *target = target_named("sm_90a");
     Module *module = module_of(*state, &failure, causal);
     Func *kernel = module->funcs.items[0];
+    set_claim(*state, (Stmt *)func_grid(kernel), (TileClaim){.kind = CLAIM_ONE});
     Launch few = {256, 100, 1}, many = {256, 100, 100};   // 2 tiles; 200, two for each multiprocessor
     LaunchCost terms;
     Expr *steps = cost_cooperative(*state, target, kernel, false, &terms);
     assert_non_null(steps);
     double tile = clocks(&terms, steps, &few);
     assert_true(clocks(&terms, steps, &many) == 2 * tile);
-    ((Stmt *)func_grid(kernel))->grid.persistent = true;
+    set_claim(*state, (Stmt *)func_grid(kernel), (TileClaim){.kind = CLAIM_STATIC});
     steps = cost_cooperative(*state, target, kernel, false, &terms);
     double next = clocks(&terms, steps, &few);
     assert_true(tile - next == (double)target->wgmma.alone_clocks);   // its loads do not run ahead of the tile before

@@ -241,7 +241,7 @@ static const char *const programs[] = {
     "}\n",
     // Tile stage: rings, async copies, roles, layouts, decisions as attributes.
     "kernel k(A: bf16[M, K], C: out bf16[M, M], n: i32) {\n"
-    "    grid (block in M) threads 256 persistent raster 8 {\n"
+    "    @order(raster, 8) @claim(static) grid (block in M) threads 256 {\n"
     "        shared As: bf16[3, 128, 64] @stages(3);\n"
     "        shared Bs: bf16[64, 64];\n"
     "        fragment acc: f32[128, 64];\n"

@@ -1,0 +1,84 @@
+#include "ir/schedule.h"
+#include <string.h>
+
+static const char *const orders[] = {NULL, "plain", "raster", "hilbert", "longest", "sections"};
+static const char *const claims[] = {NULL, "one", "static"};
+static const char *const ends[] = {"first", "last"}, *const rounds[] = {"waves", "snake"};
+
+static int index_of(const char *text, int count, const char *const *names) {
+    for (int i = 0; i < count; i++)
+        if (text && names[i] && strcmp(text, names[i]) == 0) return i;
+    return -1;
+}
+
+#define INDEX_OF(text, names) index_of(text, COUNT_OF(names), names)
+
+static TileOrder order_of(const Attr *attr) {
+    int kind = attr ? INDEX_OF(attr->args[0].text, orders) : ORDER_OPEN;
+    TileOrder order = {.kind = kind < 0 ? ORDER_OPEN : (OrderKind)kind};
+    if (attr && attr->count > 1) {
+        order.rows = attr->args[1].integer;
+        order.iter = (int)attr->args[1].integer - 1;
+    }
+    order.last = attr && attr->count > 2 && INDEX_OF(attr->args[2].text, ends) == 1;
+    return order;
+}
+
+TileOrder grid_order(const Stmt *grid) {
+    return order_of(attr_get(grid->attrs, ATTR_ORDER));
+}
+
+TileClaim grid_claim(const Stmt *grid) {
+    const Attr *attr = attr_get(grid->attrs, ATTR_CLAIM);
+    int kind = attr ? INDEX_OF(attr->args[0].text, claims) : CLAIM_OPEN;
+    TileClaim claim = {.kind = kind < 0 ? CLAIM_OPEN : (ClaimKind)kind, .given = attr && attr->count > 1};
+    claim.snake = claim.given && INDEX_OF(attr->args[1].text, rounds) == 1;
+    return claim;
+}
+
+const char *order_problem(const Attr *attr, int names) {
+    TileOrder order = order_of(attr);
+    int count = order.kind == ORDER_RASTER ? 2 : order_is_longest(order) ? 3 : 1;
+    if (order.kind == ORDER_OPEN || attr->count != count)
+        return "plain, `raster, R`, hilbert, `longest, n, last` or `sections, n, last` (or `first`)";
+    if (count == 3 && INDEX_OF(attr->args[2].text, ends) < 0) return "last or first";
+    return count == 3 && order.iter >= names ? "the number of one of its names, counted from 1" : NULL;
+}
+
+const char *claim_problem(const Attr *attr) {
+    int kind = INDEX_OF(attr->args[0].text, claims);
+    if (kind < 0) return "one or static";
+    if (attr->count == 1) return NULL;
+    return kind == CLAIM_STATIC && INDEX_OF(attr->args[1].text, rounds) >= 0 ? NULL
+                                                                             : "`static, waves` or `static, snake`";
+}
+
+bool set_order(Arena *arena, Stmt *grid, TileOrder order) {
+    TileOrder old = grid_order(grid);
+    bool same = order.kind == old.kind;
+    if (order.kind == ORDER_RASTER) same &= order.rows == old.rows;
+    if (order_is_longest(order)) same &= order.iter == old.iter && order.last == old.last;
+    if (same) return false;
+    attr_remove(&grid->attrs, ATTR_ORDER);
+    if (order.kind == ORDER_OPEN) return true;
+    Attr *attr = attr_add(arena, &grid->attrs, ATTR_ORDER,
+                          order.kind == ORDER_RASTER ? 2
+                          : order_is_longest(order)  ? 3
+                                                     : 1);
+    attr->args[0].text = orders[order.kind];
+    if (attr->count > 1) attr->args[1].integer = order.kind == ORDER_RASTER ? order.rows : order.iter + 1;
+    if (attr->count > 2) attr->args[2].text = ends[order.last];
+    return true;
+}
+
+bool set_claim(Arena *arena, Stmt *grid, TileClaim claim) {
+    TileClaim old = grid_claim(grid);
+    if (claim.kind == old.kind && claim.snake == old.snake) return false;
+    attr_remove(&grid->attrs, ATTR_CLAIM);
+    if (claim.kind == CLAIM_OPEN) return true;
+    bool rounds_given = claim.kind == CLAIM_STATIC && (claim.snake || claim.given);
+    Attr *attr = attr_add(arena, &grid->attrs, ATTR_CLAIM, rounds_given ? 2 : 1);
+    attr->args[0].text = claims[claim.kind];
+    if (rounds_given) attr->args[1].text = rounds[claim.snake];
+    return true;
+}

@@ -1,0 +1,33 @@
+// The tile scheduler of a grid: in which order its tiles come (`@order`), and how CTAs come to them (`@claim`).
+//
+// In: a grid, or what to write on it. Out: its attributes as values. Absent ones are ORDER_PLAIN and CLAIM_ONE behind `plan`, and
+// open before it.
+#pragma once
+#include "ir/ir.h"
+
+typedef enum { ORDER_OPEN, ORDER_PLAIN, ORDER_RASTER, ORDER_HILBERT, ORDER_LONGEST, ORDER_SECTIONS } OrderKind;
+typedef struct TileOrder {
+    OrderKind kind;
+    int64_t rows;   // RASTER: of a group
+    int iter;       // LONGEST, SECTIONS: the iterator that decides; its last values first, or its first ones
+    bool last;
+} TileOrder;
+
+typedef enum { CLAIM_OPEN, CLAIM_ONE, CLAIM_STATIC } ClaimKind;
+typedef struct TileClaim {
+    ClaimKind kind;
+    bool snake, given;   // STATIC: in snake order; the source says whether
+} TileClaim;
+
+TileOrder grid_order(const Stmt *grid);
+TileClaim grid_claim(const Stmt *grid);
+// ORDER_OPEN, CLAIM_OPEN: removes it. False: the grid has it.
+bool set_order(Arena *arena, Stmt *grid, TileOrder order);
+bool set_claim(Arena *arena, Stmt *grid, TileClaim claim);
+// What an order or a claim may say; NULL: the attribute of a grid of so many names is right.
+const char *order_problem(const Attr *attr, int names);
+const char *claim_problem(const Attr *attr);
+
+static inline bool order_is_longest(TileOrder order) {
+    return order.kind == ORDER_LONGEST || order.kind == ORDER_SECTIONS;
+}

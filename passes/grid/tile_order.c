@@ -1,0 +1,221 @@
+// The order of a grid's tiles, and how its CTAs come to them. `plan` asks once, and writes the answer on the grid
+// (ir/schedule.h); the cost models ask for each combination of tunables.
+//
+// What the source says is kept. Else the order is
+//
+//     raster     where it pays: one tile that is read depends on the first name and not on the second, another on the second and
+//                not on the first, as in a gemm. (Attention reads keys by head only. There the plain order is best: the CTAs of
+//                a head are neighbours.)
+//     sections   where trip counts rise or fall with one name of the grid only, and tiles that differ in it read the same;
+//     longest    ... where they do not, or the counts depend on data too, so that sections would be as unequal as their tiles
+//     plain      else
+//
+// and CTAs are persistent in kernels with groups of threads, whose loads run ahead from one tile to the next: where tiles take
+// equally long; and where the tile search says so, in kernels whose tiles' lengths are known, by which they are dealt in snake
+// order. Else the hardware's scheduler balances, a CTA a tile.
+#include "passes/grid/tile_order.h"
+#include "passes/analysis/util.h"
+#include "passes/specialize/builder.h"
+
+enum { DEFAULT_RASTER = 8 };
+
+// A tile that is read depends on the first name and not on the second, another on the second and not on the first.
+static bool raster_pays(Arena *arena, const Stmt *grid) {
+    bool first = false, second = false;
+    FOR_EACH_EFFECT (effect, arena, grid) {
+        const Region *region = effect->region;
+        bool uses[2] = {false, false};
+        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
+        for (int i = 0; i < 2; i++) uses[i] = region_uses_var(region, grid->grid.iters[i].var);
+        first |= uses[0] && !uses[1];
+        second |= uses[1] && !uses[0];
+    }
+    return first && second;
+}
+
+// ---- tiles with unequal work ----
+
+typedef enum { TREND_FLAT = 0, TREND_UP = 1, TREND_DOWN = 2, TREND_UNKNOWN = 3 } Trend;   // the union is `|`
+_Static_assert((TREND_UP | TREND_DOWN) == TREND_UNKNOWN, "the union of both trends is unknown");
+
+static Trend opposite(Trend trend) {
+    return trend == TREND_UP ? TREND_DOWN : trend == TREND_DOWN ? TREND_UP : trend;
+}
+
+typedef struct Trends {
+    const Facts *facts;
+    Subst *lets;
+    const Var *var;
+    Map *data;     // lets that depend on loaded data
+    Trend trips;   // of all loops
+    bool by_data;
+} Trends;
+
+static bool is_data(const Trends *t, const Expr *expr) {
+    return expr_reads_memory(expr) || expr_uses_any(expr, t->data);
+}
+
+static Trend trend_of(const Trends *t, const Expr *e);
+
+static Trend trend_of_product(const Trends *t, const Expr *a, const Expr *b) {
+    Trend of_a = trend_of(t, a), of_b = trend_of(t, b);
+    if (of_a != TREND_FLAT && range_of(t->facts, b).low < 0) return TREND_UNKNOWN;
+    if (of_b != TREND_FLAT && range_of(t->facts, a).low < 0) return TREND_UNKNOWN;
+    return of_a | of_b;
+}
+
+static Trend trend_of_quotient(const Trends *t, const Expr *a, const Expr *b) {
+    bool fixed = !expr_uses_var(b, t->var) && range_of(t->facts, b).low >= 0;
+    return fixed ? trend_of(t, a) : TREND_UNKNOWN;
+}
+
+// Whether an integer rises or falls with the variable, with the others fixed.
+static Trend trend_of(const Trends *t, const Expr *e) {
+    if (!expr_uses_var(e, t->var)) return TREND_FLAT;
+    switch (e->kind) {
+    case EXPR_VAR: return TREND_UP;
+    case EXPR_CAST:
+        return type_is_int(e->type) && type_is_int(e->operand->type) ? trend_of(t, e->operand) : TREND_UNKNOWN;
+    case EXPR_SELECT:
+        if (expr_uses_var(e->select.condition, t->var)) return TREND_UNKNOWN;
+        return trend_of(t, e->select.yes) | trend_of(t, e->select.no);
+    case EXPR_BINARY:
+        if (!type_is_int(e->type)) return TREND_UNKNOWN;
+        if (e->binary.op == BIN_ADD) return trend_of(t, e->binary.a) | trend_of(t, e->binary.b);
+        if (e->binary.op == BIN_SUB) return trend_of(t, e->binary.a) | opposite(trend_of(t, e->binary.b));
+        if (e->binary.op == BIN_MUL) return trend_of_product(t, e->binary.a, e->binary.b);
+        return e->binary.op == BIN_DIV ? trend_of_quotient(t, e->binary.a, e->binary.b) : TREND_UNKNOWN;
+    case EXPR_CALL: {
+        if (e->call.count != 2 || !type_is_int(e->type)) return TREND_UNKNOWN;
+        const Expr *a = e->call.args[0].value, *b = e->call.args[1].value;
+        if (e->call.op == OP_CEILDIV) return trend_of_quotient(t, a, b);
+        return e->call.op == OP_MIN || e->call.op == OP_MAX ? trend_of(t, a) | trend_of(t, b) : TREND_UNKNOWN;
+    }
+    default: return TREND_UNKNOWN;
+    }
+}
+
+// If begin and end have the same trend, as those of a sliding window, begin is assumed to be clamped to the tensor's
+// start. (The order of tiles affects only speed.)
+static Trend trend_of_trip_count(const Trends *t, const Expr *begin, const Expr *end) {
+    Trend rise = trend_of(t, end), fall = opposite(trend_of(t, begin));
+    bool slides = rise != TREND_UNKNOWN && fall == opposite(rise);
+    return slides ? rise : rise | fall;
+}
+
+static void add_trips(Trends *t, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        t->by_data |= is_data(t, iter->begin) || is_data(t, iter->end);
+        t->trips |= trend_of_trip_count(t, subst_expr(t->lets, iter->begin), subst_expr(t->lets, iter->end));
+    }
+}
+
+// The trend of the CTA's trip counts along an iterator of the grid. `by_data`: they also depend on loaded data.
+static Trend trend_of_trips(Arena *arena, const Facts *facts, const Stmt *grid, const Iter *iter, bool *by_data) {
+    Trends t = {.facts = facts, .lets = subst_new(arena), .data = map_new(arena), .var = iter->var};
+    FOR_EACH_STMT (stmt, &grid->grid.body) {
+        if (stmt->kind == STMT_LET) {
+            bool known = !expr_is_stable(stmt->let.value) || subst_let(t.lets, stmt->let.var, stmt->let.value);
+            if (!known || is_data(&t, stmt->let.value)) map_put(t.data, stmt->let.var, stmt->let.var);
+        }
+        if (is_loop(stmt, LOOP_SERIAL) || is_loop(stmt, LOOP_PIPELINED)) add_trips(&t, stmt);
+    }
+    *by_data |= t.by_data;
+    return t.trips;
+}
+
+// The only iterator that trip counts depend on, as a longest-first order; plain: there is none.
+static TileOrder longest_first(Arena *arena, const Facts *facts, const Stmt *grid, bool *by_data) {
+    TileOrder order = {.kind = ORDER_PLAIN};
+    for (int i = 0; i < grid->grid.count; i++) {
+        Trend trips = trend_of_trips(arena, facts, grid, &grid->grid.iters[i], by_data);
+        if (trips == TREND_FLAT) continue;
+        if (trips == TREND_UNKNOWN || order_is_longest(order)) return (TileOrder){.kind = ORDER_PLAIN};
+        order = (TileOrder){.kind = ORDER_LONGEST, .iter = i, .last = trips == TREND_UP};
+    }
+    return order;
+}
+
+// ---- sections ----
+
+// The data that all tiles of a section read repeatedly: regions indexed by the other names and not by `var`.
+typedef struct Kept {
+    Arena *arena;
+    const Stmt *grid;
+    const Var *var;
+    Subst *lets;
+    Map *seen, *chosen;   // tensors; names in their indices
+    Expr *bytes;          // per combination of the other names
+} Kept;
+
+static void keep_region(Kept *kept, const Region *region) {
+    Arena *a = kept->arena;
+    const Stmt *grid = kept->grid;
+    bool by_others = false;
+    Expr *bytes = e_int(a, type_bytes(region->buf->type));
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_var(subst_expr(kept->lets, region->dims[d].start), kept->var)) return;
+    for (int d = 0; d < region->count; d++) {
+        const Expr *start = subst_expr(kept->lets, region->dims[d].start);
+        bool chosen = false;
+        for (int i = 0; i < grid->grid.count; i++) {
+            Var *var = grid->grid.iters[i].var;
+            if (!expr_uses_var(start, var)) continue;
+            chosen = true;
+            map_put(kept->chosen, var, var);
+        }
+        by_others |= chosen;
+        if (!chosen) bytes = e_mul(a, bytes, region->buf->shape[d]);
+    }
+    if (!by_others) return;
+    map_put(kept->seen, region->buf, region->buf);
+    kept->bytes = kept->bytes ? e_add(a, kept->bytes, bytes) : bytes;
+}
+
+static void keep_regions(Kept *kept) {
+    FOR_EACH_STMT (stmt, &kept->grid->grid.body)
+        if (stmt->kind == STMT_LET) subst_let(kept->lets, stmt->let.var, stmt->let.value);
+    FOR_EACH_EFFECT (effect, kept->arena, kept->grid) {
+        const Region *region = effect->region;
+        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
+        if (!map_has(kept->seen, region->buf)) keep_region(kept, region);
+    }
+}
+
+Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter) {
+    Kept kept = {.arena = arena, .grid = grid, .var = iter->var};
+    kept.lets = subst_new(arena), kept.seen = map_new(arena), kept.chosen = map_new(arena);
+    keep_regions(&kept);
+    for (int i = 0; kept.bytes && i < grid->grid.count; i++) {
+        const Iter *other = &grid->grid.iters[i];   // tiles that differ in this name only read the same data
+        if (other->var != iter->var && !map_has(kept.chosen, other->var))
+            kept.bytes = e_div(arena, kept.bytes, other->end);
+    }
+    return kept.bytes;
+}
+
+// ---- the decision ----
+
+Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how) {
+    const Stmt *grid = func_grid(kernel);
+    Schedule schedule = {.order = grid_order(grid), .claim = grid_claim(grid)};
+    TileOrder *order = &schedule.order;
+    TileClaim *claim = &schedule.claim;
+    bool by_data = false, loops = how->kind == WS_NONE && claim->kind == CLAIM_STATIC;
+    if (order->kind == ORDER_OPEN && grid->grid.count > 1 && raster_pays(arena, grid))
+        *order = (TileOrder){.kind = ORDER_RASTER, .rows = DEFAULT_RASTER};
+    if (order->kind == ORDER_OPEN && !loops) {
+        *order = longest_first(arena, facts_new(arena, kernel), grid, &by_data);
+        bool several = order_is_longest(*order) && grid->grid.count > 1 && !by_data;
+        if (several && bytes_read_again(arena, grid, &grid->grid.iters[order->iter])) order->kind = ORDER_SECTIONS;
+    }
+    schedule.deals = order_is_longest(*order) && !by_data;
+    if (claim->kind == CLAIM_OPEN &&
+        (how->kind == WS_PINGPONG || (how->kind == WS_COOPERATIVE && cooperative_equal_tiles(arena, kernel))))
+        claim->kind = CLAIM_STATIC;
+    if (how->kind == WS_COOPERATIVE && claim->kind == CLAIM_STATIC && !claim->given)
+        claim->snake = order_is_longest(*order);
+    if (order_is_longest(*order) && grid->grid.count == 1 && !order->last && !claim->snake) order->kind = ORDER_PLAIN;
+    return schedule;
+}

@@ -1,0 +1,15 @@
+// The order of a grid's tiles, and how its CTAs come to them: the decision.
+#pragma once
+#include "ir/schedule.h"
+#include "passes/specialize/warp_specialize.h"
+
+typedef struct Schedule {
+    TileOrder order;
+    TileClaim claim;   // CLAIM_OPEN: a CTA for each tile
+    bool deals;        // tiles have unequal work, and persistent CTAs would get long and short ones
+} Schedule;
+
+// Of a kernel whose grid is not lowered yet, and which is specialized as `how` says.
+Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how);
+// The bytes that tiles which differ in this name only read again, for each combination of the others; NULL: there are none.
+Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter);
