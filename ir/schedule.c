@@ -1,8 +1,9 @@
 #include "ir/schedule.h"
+#include "ir/build.h"
 #include <string.h>
 
 static const char *const orders[] = {NULL, "plain", "raster", "hilbert", "longest", "sections"};
-static const char *const claims[] = {NULL, "one", "static"};
+static const char *const claims[] = {NULL, "one", "static", "dynamic"};
 static const char *const ends[] = {"first", "last"}, *const rounds[] = {"waves", "snake"};
 
 static int index_of(const char *text, int count, const char *const *names) {
@@ -36,6 +37,18 @@ TileClaim grid_claim(const Stmt *grid) {
     return claim;
 }
 
+Buf *tile_counter(const Func *kernel) {
+    VEC_EACH (const Param, param, &kernel->params)
+        if (attr_get(param->attrs, ATTR_TILE_COUNTER)) return param->buf;
+    return NULL;
+}
+
+Expr *next_claim(Arena *arena, Buf *counter, Expr *tiles, Expr *ctas) {
+    Expr *last = e_cast(arena, TYPE_I32, e_sub(arena, tiles, e_int(arena, 1)));
+    Arg args[] = {arg_element(arena, counter, e_int(arena, 0)), {.value = last}};
+    return e_add(arena, ctas, e_cast(arena, TYPE_I64, e_call(arena, OP_ATOMIC_INC, COUNT_OF(args), args)));
+}
+
 const char *order_problem(const Attr *attr, int names) {
     TileOrder order = order_of(attr);
     int count = order.kind == ORDER_RASTER ? 2 : order_is_longest(order) ? 3 : 1;
@@ -47,7 +60,7 @@ const char *order_problem(const Attr *attr, int names) {
 
 const char *claim_problem(const Attr *attr) {
     int kind = INDEX_OF(attr->args[0].text, claims);
-    if (kind < 0) return "one or static";
+    if (kind < 0) return "one, static or dynamic";
     if (attr->count == 1) return NULL;
     return kind == CLAIM_STATIC && INDEX_OF(attr->args[1].text, rounds) >= 0 ? NULL
                                                                              : "`static, waves` or `static, snake`";

@@ -13,7 +13,7 @@ typedef struct TileOrder {
     bool last;
 } TileOrder;
 
-typedef enum { CLAIM_OPEN, CLAIM_ONE, CLAIM_STATIC } ClaimKind;
+typedef enum { CLAIM_OPEN, CLAIM_ONE, CLAIM_STATIC, CLAIM_DYNAMIC } ClaimKind;
 typedef struct TileClaim {
     ClaimKind kind;
     bool snake, given;   // STATIC: in snake order; the source says whether
@@ -21,9 +21,16 @@ typedef struct TileClaim {
 
 TileOrder grid_order(const Stmt *grid);
 TileClaim grid_claim(const Stmt *grid);
+static inline bool grid_is_persistent(const Stmt *grid) {
+    return grid_claim(grid).kind > CLAIM_ONE;
+}
+Buf *tile_counter(const Func *kernel);   // of its dynamic claims; NULL: none
 // ORDER_OPEN, CLAIM_OPEN: removes it. False: the grid has it.
 bool set_order(Arena *arena, Stmt *grid, TileOrder order);
 bool set_claim(Arena *arena, Stmt *grid, TileClaim claim);
+// The tile that a CTA takes next, by one thread of it; no less than `tiles`: there is none. All CTAs together take `tiles`, and
+// each of `ctas` begins with one, so that the counter is zero again when the last one gets none.
+Expr *next_claim(Arena *arena, Buf *counter, Expr *tiles, Expr *ctas);
 // What an order or a claim may say; NULL: the attribute of a grid of so many names is right.
 const char *order_problem(const Attr *attr, int names);
 const char *claim_problem(const Attr *attr);

@@ -211,6 +211,7 @@ Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how
         if (several && bytes_read_again(arena, grid, &grid->grid.iters[order->iter])) order->kind = ORDER_SECTIONS;
     }
     schedule.deals = order_is_longest(*order) && !by_data;
+    if (claim->kind == CLAIM_DYNAMIC && !tile_counter(kernel)) claim->kind = CLAIM_ONE;
     if (claim->kind == CLAIM_OPEN &&
         (how->kind == WS_PINGPONG || (how->kind == WS_COOPERATIVE && cooperative_equal_tiles(arena, kernel))))
         claim->kind = CLAIM_STATIC;

@@ -19,7 +19,8 @@
 // start first (lpt_schedule.c). The CTAs of a cluster are neighbours in the order, whether operations access other CTAs of
 // the cluster (cluster_grid.c) or tiles are multicast (multicast.c). Which order it is, plan has decided (tile_order.c).
 //
-// Persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ... Its
+// Persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ..., or begins with
+// the tile `cta` and takes the next one from the counter (tile_counter.c). Its
 // shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
 // phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
@@ -128,24 +129,56 @@ static void split_declarations(Arena *arena, const Block *from, Block *to, Block
         block_push(arena, from->items[i]->kind == STMT_DECL ? to : rest, from->items[i]);
 }
 
-static void make_persistent(Scheduler *s, Expr *tiles) {
+// The tiles of a CTA: `body` runs with the number of each.
+static Stmt *push_static_tiles(Scheduler *s, Var *cta, Expr *tiles, Expr *ctas, Block *out, Expr **number) {
     Arena *a = s->arena;
-    Span loc = s->grid->loc;
-    Var *cta = var_new(a, "cta", VAR_ITER, TYPE_I64, loc), *wave = var_new(a, "wave", VAR_ITER, TYPE_I64, loc);
-    Expr *ctas = e_min(a, tiles, e_sms(a));
-    Block declarations = {0}, work = {0};
-    split_declarations(a, &s->grid->grid.body, &declarations, &work);
-
+    Var *wave = var_new(a, "wave", VAR_ITER, TYPE_I64, s->grid->loc);
     Expr *count = e_call2(a, OP_CEILDIV, e_sub(a, tiles, e_var(a, cta)), ctas);
     Stmt *loop = s_for(a, LOOP_SERIAL, wave, e_int(a, 0), count);
-    loop->loc = loc;
-    attr_set_ints(a, &loop->attrs, ATTR_TILE_LOOP, 0, NULL);
-    decompose(s, bind_name(s, "block", e_add(a, e_var(a, cta), e_mul(a, e_var(a, wave), ctas))));
-    block_append(a, &loop->loop.body, &s->top);
-    block_append(a, &loop->loop.body, &work);
+    block_push(a, out, loop);
+    *number = e_add(a, e_var(a, cta), e_mul(a, e_var(a, wave), ctas));
+    return loop;
+}
 
+// Those that the counter gives it.
+static Stmt *push_claimed_tiles(Scheduler *s, Var *cta, Expr *tiles, Block *out, Var **number) {
+    Arena *a = s->arena;
+    *number = var_new(a, "number", VAR_MUTABLE, TYPE_I64, s->grid->loc);
+    block_push(a, out, s_var(a, *number, e_var(a, cta)));
+    Stmt *loop = stmt_new(a, STMT_WHILE, s->grid->loc);
+    loop->while_.condition = e_lt(a, e_var(a, *number), tiles);
+    block_push(a, out, loop);
+    return loop;
+}
+
+static Expr *bind_claimed(Scheduler *s, Var *number, Expr *tiles) {
+    Var *block = var_new(s->arena, "block", VAR_LET, TYPE_I64, s->grid->loc);
+    block_push(s->arena, &s->top, s_let(s->arena, block, e_var(s->arena, number)));
+    assume_within(s, e_var(s->arena, block), tiles);
+    push_assume(s, e_lt(s->arena, e_var(s->arena, block), e_int(s->arena, s->context->target->max_grid)));
+    return e_var(s->arena, block);
+}
+
+static void make_persistent(Scheduler *s, Func *kernel, Expr *tiles, bool dynamic) {
+    Arena *a = s->arena;
+    Var *cta = var_new(a, "cta", VAR_ITER, TYPE_I64, s->grid->loc), *next;
+    Expr *ctas = e_min(a, tiles, e_sms(a)), *number;
+    Block declarations = {0}, work = {0};
+    split_declarations(a, &s->grid->grid.body, &declarations, &work);
     s->grid->grid.body = declarations;
-    block_push(a, &s->grid->grid.body, loop);
+    Block *out = &s->grid->grid.body;
+    Stmt *loop =
+        dynamic ? push_claimed_tiles(s, cta, tiles, out, &next) : push_static_tiles(s, cta, tiles, ctas, out, &number);
+    loop->loc = s->grid->loc;
+    attr_set_ints(a, &loop->attrs, ATTR_TILE_LOOP, 0, NULL);
+    Block *body = dynamic ? &loop->while_.body : &loop->loop.body;
+    decompose(s, dynamic ? bind_claimed(s, next, tiles) : bind_name(s, "block", number));
+    block_append(a, body, &s->top);
+    block_append(a, body, &work);
+    if (dynamic) {
+        kernel->when = e_both(a, kernel->when, e_lt(a, tiles, e_int(a, s->context->target->max_grid)));
+        block_push(a, body, s_assign(a, next, next_claim(a, tile_counter(kernel), tiles, ctas)));
+    }
     set_iter(s, cta, ctas);
 }
 
@@ -199,11 +232,12 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     }
     SpecializeKind kind = planned_kind(kernel);
     TileClaim claim = grid_claim(grid);
-    bool changed = drop_cluster(s, not_shared), loops = kind == WS_NONE && claim.kind == CLAIM_STATIC;
+    bool changed = drop_cluster(s, not_shared),
+         loops = kind == WS_NONE && grid_is_persistent(grid) && !func_has_roles(kernel);
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
     s->snake = claim.snake;
-    if (loops) make_persistent(s, tiles);
+    if (loops) make_persistent(s, kernel, tiles, claim.kind == CLAIM_DYNAMIC);
     else if (grid->grid.count > 1 || order_is_longest(s->order)) flatten(s, tiles);
     else return drop_schedule(s, kind == WS_NONE) || changed;
     drop_schedule(s, kind == WS_NONE);

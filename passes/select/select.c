@@ -33,6 +33,7 @@
 // computed by FMAs (`fma`). Whether a copy is asynchronous is decided here, before pipelining; in all measurements it
 // was faster.
 #include "ir/channels.h"
+#include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
@@ -539,6 +540,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
         fallback->cost = NULL;
         drop_groups((Stmt *)func_grid(fallback));
+        set_claim(s.arena, (Stmt *)func_grid(fallback), (TileClaim){0});   // its grid is one of tiles
         vec_push(s.arena, &context->variants, fallback);
     }
     VEC_EACH_PTR (Expr, fact, &s.wanted) kernel->when = e_both(s.arena, kernel->when, fact);

@@ -169,13 +169,18 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     RolePlan plan;
     if (ws_analyze(a, context->target, kernel, &plan)) return false;
     Stmt *grid = (Stmt *)plan.grid;
-    RoleBuilder p = {.context = context, .arena = a, .grid = grid, .loc = grid->loc, .block = grid->grid.iters[0].var};
+    RoleBuilder p = {.context = context,
+                     .arena = a,
+                     .kernel = kernel,
+                     .grid = grid,
+                     .loc = grid->loc,
+                     .block = grid->grid.iters[0].var};
     p.groups = kernel_groups(kernel);
     p.consumers = plan.consumers;
     Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
     TileClaim claim = grid_claim(grid);
-    bool sections = claim.snake, persistent = claim.kind == CLAIM_STATIC;
+    bool sections = claim.snake, persistent = grid_is_persistent(grid);
     if (sections) {
         hoist_scalars(&p, &grid->grid.body, &hoisted);
         const char *problem = ws_analyze(a, context->target, kernel, &plan);   // of the remaining statements
@@ -187,7 +192,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     VEC_EACH_PTR (RoleTile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
     push_group_barriers(&maker, &body);
-    make_tiles(&p, persistent, sections ? &hoisted : NULL, &body);
+    make_tiles(&p, claim.kind, sections ? &hoisted : NULL, &body);
     share_warps(&maker);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);

@@ -164,12 +164,13 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     find_operands(m, &work);
     bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
     if (orders) insert_order_barriers(p->arena, &work);
-    if (!p->waves) drop_last_arrivals(m, &work, map_new(p->arena));
+    if (!p->waves && !p->claimed) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;
     StmtMapper finish = {.arena = p->arena, .stmt = finish_consumes, .user = m};
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);
+    push_next_tile(m, body);
     if (m->buffers.count > 0 || m->staged) push_store_wait(p->arena, p->loc, &role->role.body);
     block_append(p->arena, &m->buffers, &role->role.body);
     role->role.body = m->buffers;

@@ -282,6 +282,7 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     Block *body = push_tiles(m, role);
     learn_scalars(m->facts, body);
     fill_block(m, &p->grid->grid.body, body);
+    push_next_tile(m, body);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
         if (ring->lag && kind == ROLE_LOAD && (!m->own || ring == m->own))
             push_last_gathered(m, ring, &role->role.body);
@@ -289,13 +290,19 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
 
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     const ThreadGroup *load = &m->builder->groups.of[GROUP_LOAD], *transpose = &m->builder->groups.of[GROUP_TRANSPOSE];
+    const TileRing *last = NULL;
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
+        if (ring->producer == ROLE_LOAD) last = ring;
+    m->claims = !m->separate;
     if (!m->separate) push_filling_role(m, kernel, "load", load->threads, ROLE_LOAD, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (!m->separate || ring->producer != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", ring->tiles.items[0]->buf->name);
         m->own = ring;
+        m->claims = ring == last;
         push_filling_role(m, kernel, name, ring->warps * m->builder->context->target->warp_lanes, ROLE_LOAD, out);
     }
     m->own = NULL;
+    m->claims = false;
     if (transpose->count) push_filling_role(m, kernel, "transpose", transpose->threads, ROLE_TRANSPOSE, out);
 }

@@ -1,5 +1,6 @@
 // Builds the roles of a cooperative kernel (cooperative.c).
 #pragma once
+#include "ir/schedule.h"
 #include "passes/specialize/ws_analysis.h"
 
 typedef struct Maker {
@@ -13,6 +14,8 @@ typedef struct Maker {
     bool staged;                  // the epilogue is staged in a tile of single use, so no role waits for its stores
     Facts *facts;                 // of the current role
     const TileRing *own;          // the ring that a load role fills; NULL: all
+    Var *number;                  // dynamic claims: of the current tile, in the current role
+    bool claims;                  // this role claims
     bool separate;                // each ring is loaded by warps of its own
     const Stmt *delayed, *into;   // a copy, and the loop that it moves into
 } Maker;
@@ -36,8 +39,9 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out);   // emit_cons
 // ---- tiles (persistent_loop.c) ----
 // Adds the persistent loop over tiles and returns its body; with one tile per CTA, the body of the role.
 Block *push_tiles(Maker *m, Stmt *role);
+void push_next_tile(Maker *m, Block *body);   // at the end of that body: with dynamic claims, on to the next tile
 // Scalars that are the same for all tiles move before the roles. The `let section = block / group` of the tiles goes;
 // both are then in p.
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out);
 // `hoisted`: scalars before the roles, for persistent CTAs with sections of tiles; NULL: no sections.
-void make_tiles(RoleBuilder *p, bool persistent, const Block *hoisted, Block *out);
+void make_tiles(RoleBuilder *p, ClaimKind claim, const Block *hoisted, Block *out);

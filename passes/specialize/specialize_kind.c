@@ -214,7 +214,9 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
     if (whole) return none(whole->count ? whole->args[0].text : "its grid has @no_specialize");
     if (has_channels(kernel)) return none("it has channels of its own");
     const Stmt *loop = only_loop(target, kernel);
-    bool is_plain = loop && trips_serve(arena, kernel, loop), holds = is_plain && holds_pingpong(target, kernel);
+    bool claims = grid && grid_claim(grid).kind == CLAIM_DYNAMIC;   // by one role for all
+    bool is_plain = loop && !claims && trips_serve(arena, kernel, loop),
+         holds = is_plain && holds_pingpong(target, kernel);
     if (asked.each && count > most)
         return none(arena_printf(arena, "groups with tiles of their own: at most %d", most));
     if (asked.each && !is_plain)

@@ -30,8 +30,8 @@
 // The pass rewrites the tile program; later passes add roles, layouts and barriers.
 #include "ir/build.h"
 #include "ir/rewrite.h"
-#include "passes/analysis/util.h"
 #include "ir/schedule.h"
+#include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
 #include "passes/tile/tile.h"
@@ -403,6 +403,7 @@ static bool has_names(const Func *kernel) {
 
 bool can_split_k_workspace(const Func *kernel) {
     KSlices slices;
+    if (grid_claim(func_grid(kernel)).kind == CLAIM_DYNAMIC) return false;
     return !find_pieces(kernel, &slices) && !slices.epilogues && func_grid(kernel)->grid.count == 2 &&
            result_of(kernel, &slices) && !kernel->when && !has_names(kernel);
 }

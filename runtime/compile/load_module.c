@@ -1,5 +1,6 @@
 #include "runtime/compile/load_module.h"
 #include "ir/print.h"
+#include "passes/grid/tile_counter.h"
 #include "runtime/compile/prune_variants.h"
 #include <string.h>
 #include <time.h>
@@ -143,7 +144,7 @@ static void report_stale(Loader *loader, int diags, const char *kernel) {
     diag(loader->sink, (Span){0}, T_STALE_RECORD, loader->record_path, kernel);
 }
 
-Module *load_module(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *only) {
+static Module *load_variants(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *only) {
     memset(&loader->tiles, 0, sizeof loader->tiles);
     if (!loader_has_record(loader)) return elaborate_fitting(loader, arena, define_count, defines, only);
     TileSearch search = find_choices(loader, arena, define_count, defines, only);
@@ -163,5 +164,11 @@ Module *load_module(Loader *loader, Arena *arena, int define_count, const Define
         if (with) diag_truncate(loader->sink, diags), add_recorded_tile(loader, module, tile, with);
         else report_stale(loader, diags, tile->kernel);
     }
+    return module;
+}
+
+Module *load_module(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *only) {
+    Module *module = load_variants(loader, arena, define_count, defines, only);
+    if (module) add_tile_counters(module);
     return module;
 }

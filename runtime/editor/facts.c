@@ -102,7 +102,7 @@ static void put_groups(const Func *kernel, StrBuf *text) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind == STMT_GRID) {
             const int *cluster = stmt->grid.cluster;
-            sb_printf(text, "\n- %s%lld threads", grid_claim(stmt).kind == CLAIM_STATIC ? "persistent, " : "",
+            sb_printf(text, "\n- %s%lld threads", grid_is_persistent(stmt) ? "persistent, " : "",
                       (long long)stmt->grid.threads->integer);
             if (cluster[0] * cluster[1] * cluster[2] > 1)
                 sb_printf(text, ", clusters of %d x %d x %d CTAs", cluster[0], cluster[1], cluster[2]);

@@ -305,7 +305,8 @@ class Program(programs.Expressions, channels.Channels):
             self.straight()
         options = self.pick([" persistent", " raster 2", " persistent raster 2", "", "", "", "", ""]) if not self.cluster else " cluster (2)"
         iters = ", ".join(f"{n} in {e}" for (n, _), e in zip(self.grid, extents))
-        self.kernel.head = f"    grid ({iters}) threads {self.threads}{options} {{"
+        claim = "@claim(dynamic) " if not self.cluster and "persistent" not in options and self.chance(0.15) else ""
+        self.kernel.head = f"    {claim}grid ({iters}) threads {self.threads}{options} {{"
 
     def straight(self):
         for _ in range(2):
