@@ -234,6 +234,7 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     TileClaim claim = grid_claim(grid);
     bool changed = drop_cluster(s, not_shared),
          loops = kind == WS_NONE && grid_is_persistent(grid) && !func_has_roles(kernel);
+    loops &= kernel->stage == STAGE_TILE || claim.kind != CLAIM_DYNAMIC;
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
     s->snake = claim.snake;

@@ -163,6 +163,11 @@ static bool write_schedule(PassContext *context, const Func *kernel, Stmt *grid,
         REMARK(context, grid->loc, T_GRID_HINT, "persistent", "the roles have loops of their own");
         schedule.claim = (TileClaim){0};
     }
+    if (kernel->stage != STAGE_TILE && schedule.claim.kind == CLAIM_DYNAMIC) {
+        REMARK(context, grid->loc, T_GRID_HINT, "claim",
+               "its statements are those of threads, and no one claims for all");
+        schedule.claim = (TileClaim){0};
+    }
     bool orders = set_order(arena, grid, schedule.order);
     return set_claim(arena, grid, schedule.claim) || orders;
 }
