@@ -16,6 +16,7 @@ typedef struct Assembly {
     size_t size;
     const char *assembler;   // name and version
     const char *log;
+    int code;             // REFUSED: with which it ended
     int signal;           // KILLED: by which
     const char *failed;   // UNAVAILABLE: why it could not be run
 } Assembly;

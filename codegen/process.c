@@ -214,6 +214,7 @@ static void finish(Arena *arena, Process *process, Program *program) {
     program->ok = status == 0;
     program->output = read_file(arena, process->fd[OUTPUT], &program->output_size);
     program->text = read_file(arena, process->fd[TEXT], &length);
+    program->code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     program->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (program->signal) program->text = arena_printf(arena, "%sended by signal %d\n", program->text, program->signal);
 }

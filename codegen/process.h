@@ -16,6 +16,7 @@ typedef struct Program {
     size_t input_size;
     // What came of it, in the arena:
     bool ok;              // it ended with 0
+    int code;             // with which it ended
     int signal;           // that ended it; 0: none
     const char *text;     // all that it wrote to standard output and standard error
     const void *output;   // what it wrote to OUTPUT_FILE

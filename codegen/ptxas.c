@@ -80,9 +80,24 @@ void read_assembler_log(Assembly *assembly, Cubin *out) {
 
 // ---- which assembler ----
 
+// Whether ptxas found a mistake in the PTX: "ptxas FILE, line 9; error : ...", "ptxas error : ...". What else ends
+// it, or what is no ptxas, says something else or nothing.
+static bool names_mistake(const char *log) {
+    for (const char *line = log; line && *line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *error = strncmp(line, "ptxas ", 6) == 0 ? strstr(line, "error") : NULL, *end = strchr(line, '\n');
+        if (error && (!end || error < end)) return true;
+    }
+    return false;
+}
+
 static void report_refusal(Assembly *assembly) {
     enum { LINES = 12, COLUMNS = 300 };
-    Diag *d = diag(assembly->sink, (Span){0}, T_PTXAS_REFUSED, assembly->assembler, assembly->options->target->name);
+    const char *path = assembler_path(assembly->arena, assembly->options), *target = assembly->options->target->name;
+    bool mistake = !path || names_mistake(assembly->log);
+    Diag *d = mistake ? diag(assembly->sink, (Span){0}, T_PTXAS_REFUSED, assembly->assembler, target)
+                      : diag(assembly->sink, (Span){0}, T_PTXAS_FAILED, path, target, assembly->code,
+                             assembly->log[0] ? "named no error in the PTX" : "said nothing");
     const char *line = assembly->log;
     for (int i = 0; i < LINES && line && *line; i++) {
         size_t length = strcspn(line, "\n");

@@ -38,6 +38,7 @@ static AssembleStatus take(Assembly *assembly, const Program *program, const cha
     assembly->log = program->text;
     assembly->data = program->output;
     assembly->size = program->output_size;
+    assembly->code = program->code;
     assembly->signal = program->signal;
     if (program->signal) return KILLED;
     return program->ok && program->output_size > 0 ? ASSEMBLED : REFUSED;

@@ -56,7 +56,7 @@ bool run_timed(const Module *module, const Func *func, int count, const EmuArg *
     struct timespec start, end;
     *filled = (EmuReport){0};
     clock_gettime(CLOCK_MONOTONIC, &start);
-    in_scratch(module, run_job, &job);
+    job.ok = in_scratch(module, func->loc, run_job, &job) && job.ok;
     clock_gettime(CLOCK_MONOTONIC, &end);
     filled->seconds = (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
     return job.ok;
@@ -85,6 +85,5 @@ static void choose_job(const Module *module, void *user) {
 
 const Func *emulate_choose(const Module *module, const char *name, int count, const EmuArg *args) {
     ChooseJob job = {name, count, args, NULL};
-    in_scratch(module, choose_job, &job);
-    return job.chosen;
+    return in_scratch(module, (Span){0}, choose_job, &job) ? job.chosen : NULL;
 }

@@ -7,13 +7,17 @@
 static const uint64_t MOST_STEPS = 1000000000;   // instructions of a run; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
-void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user) {
+bool in_scratch(const Module *module, Span place, void (*job)(const Module *module, void *user), void *user) {
     Failure failure;
     Arena *volatile arena = NULL;
     if (FAILURE_CAUGHT(&failure)) {
         arena_free(arena);
-        if (failure.kind == FAIL_OUT_OF_MEMORY) fail_out_of_memory(module->failure);
-        fail_internal(module->failure, __FILE__, __LINE__, "%s", failure.message);
+        if (failure.kind != FAIL_OUT_OF_MEMORY)
+            fail_internal(module->failure, __FILE__, __LINE__, "%s", failure.message);
+        Diag *d = diag(module->sink, place, T_OUT_OF_MEMORY);
+        diag_note(d, "the emulator holds each tensor several times: as it is, as f64 for the reference, and who "
+                     "touched each element; smaller extents need less");
+        return false;
     }
     arena = arena_new(arena_host(module->arena), &failure);
     if (!arena) fail_out_of_memory(module->failure);
@@ -22,6 +26,7 @@ void in_scratch(const Module *module, void (*job)(const Module *module, void *us
     inner.failure = &failure;
     job(&inner, user);
     arena_free(arena);
+    return true;
 }
 
 // ---- machines ----

@@ -23,8 +23,9 @@ const Func *choose_variant(const Module *module, const char *name, int count, co
 // ---- emulator.c ----
 bool run_timed(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
                Arena *keep, EmuReport *report);   // in scratch memory
-// Runs `job` with a module whose arena lives as long as the job, and hands failures on.
-void in_scratch(const Module *module, void (*job)(const Module *module, void *user), void *user);
+// Runs `job` with a module whose arena lives as long as the job, and hands failures on. False: there was no memory, which
+// is reported at `place`.
+bool in_scratch(const Module *module, Span place, void (*job)(const Module *module, void *user), void *user);
 
 // ---- reference_cache.c ----
 // Fills the reference's tensors, from the cache where it has them. False: the reference reported something.

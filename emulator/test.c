@@ -9,7 +9,8 @@
 #include <string.h>
 
 enum { TENSOR_ALIGN = 256 };   // as device memory is
-static const int64_t MOST_TEST_BYTES = (int64_t)1 << 34;
+enum { EACH_HOLDS = 10 };      // bytes of an element besides its value: two marks, and the reference's value
+static const int64_t MOST_TEST_ELEMENTS = (int64_t)1 << 34;
 
 typedef struct Making {
     const Module *module;
@@ -106,6 +107,7 @@ static EmuTensor *new_tensor(Making *m, Type type, int rank, const int64_t *shap
         else if (reach) reach += (shape[d] - 1) * strides[d];
     }
     tensor->bytes = (size_t)(reach * type_bytes(type));
+    arena_expect(m->arena, tensor->bytes + (size_t)reach * EACH_HOLDS);
     uint8_t *data = arena_alloc(m->arena, tensor->bytes + TENSOR_ALIGN);
     tensor->data = data + (TENSOR_ALIGN - (uintptr_t)data % TENSOR_ALIGN) % TENSOR_ALIGN;
     tensor->initialised = NEW_ARRAY(m->arena, uint8_t, reach + 1);
@@ -125,7 +127,8 @@ static bool tensor_shape(Making *m, const Buf *buf, int64_t *shape, int64_t *str
             }
             strides[d] = dim_value(m, buf->strides[d]);
         }
-        if (!m->ok || shape[d] < 0 || strides[d] < 0 || (shape[d] && dense > MOST_TEST_BYTES / shape[d])) {
+        int64_t most = MOST_TEST_ELEMENTS / (shape[d] > 0 ? shape[d] : 1);
+        if (!m->ok || shape[d] < 0 || strides[d] < 0 || dense > most || strides[d] > most) {
             if (m->ok) diag(m->module->sink, m->test->loc, T_EMU_TOO_LARGE, buf->name, m->test->name);
             return m->ok = false;
         }
@@ -461,8 +464,9 @@ static void test_job(const Module *module, void *user) {
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result) {
     TestJob job = {module, test, options, result};
     *result = (EmuTestResult){0};
-    in_scratch(module, test_job, &job);
-    return result->passed;
+    if (in_scratch(module, test->loc, test_job, &job)) return result->passed;
+    result->why = "there is no memory for it";
+    return result->passed = false;
 }
 
 bool test_case_make(const Module *module, const Test *test, const EmuOptions *options, TestCase *out) {

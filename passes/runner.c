@@ -9,8 +9,8 @@
 //         if something changed: verify, print, dump, round-trip, emulate
 #include "ir/verify.h"
 #include "passes/registry.h"
+#include "support/files.h"
 #include "support/map.h"
-#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -127,13 +127,7 @@ static void dump(Runner *runner, int step, const char *after) {
     StrBuf text;
     sb_init(&text, module->arena);
     print_module(module, print_options(runner, true), &text);
-    FILE *file = fopen(path, "w");
-    bool written = file && fwrite(sb_text(&text), 1, text.length, file) == text.length;
-    int error = errno;
-    if (file && fclose(file)) written = false, error = errno;
-    if (written) return;
-    diag(module->sink, no_place, T_CANNOT_WRITE, path, strerror(error));
-    runner->failed = true;
+    runner->failed |= !file_write(module->arena, module->sink, path, sb_text(&text), text.length);
 }
 
 // The first line in which two texts differ, from 1, and that line of `a` in *line.

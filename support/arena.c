@@ -2,6 +2,7 @@
 // request is left as it is and a new one, twice as large, becomes the newest. Under AddressSanitizer the unused part of
 // each block is poisoned and a gap is kept after every allocation, so that an overrun inside an arena is still caught.
 #include "support/arena.h"
+#include "support/available.h"
 #include "support/fail.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -84,8 +85,15 @@ void arena_free(Arena *arena) {
     arena->host.resize(arena->host.user, arena, 0);
 }
 
+// All of a block is written to, and memory that is promised but not there ends the process. An eighth stays for others.
+void arena_expect(const Arena *arena, size_t bytes) {
+    enum { LARGE = 64 << 20 };   // less is not worth the question
+    if (bytes >= LARGE && bytes > (size_t)memory_available() / 8 * 7) fail_out_of_memory(arena->failure);
+}
+
 static void add_block(Arena *arena, size_t at_least) {
     size_t size = arena->next_size > at_least ? arena->next_size : at_least;
+    arena_expect(arena, size);
     Chunk *block = arena->host.resize(arena->host.user, NULL, HEADER + size);
     if (!block) fail_out_of_memory(arena->failure);
     *block = (Chunk){arena->newest, size, 0};

@@ -1,11 +1,12 @@
 // support/: data structures without knowledge of compilers. Comes in: bytes, allocators. Goes out: values in arenas,
 // diagnostics. The files: arena.c (memory), fail.c (leaving a compile), vec.h, strbuf.c, map.c, hash.h (containers),
-// utf8.c, json.c, wire.c, files.c (text, bytes, files), diag.c, diag_text.c, diag_wire.c, diagnostics.def (diagnostics).
+// utf8.c, json.c, wire.c, files.c (text, bytes, files), available.c (how much memory there is), diag.c, diag_text.c, diag_wire.c, diagnostics.def (diagnostics).
 //
 // Memory by lifetime: everything of one compile is allocated in one arena and freed at once.
 //
 // An arena never returns NULL. When the host has no memory left it leaves through its failure point (support/fail.h),
-// so code that allocates needs no checks and the library still returns an error to its caller.
+// so code that allocates needs no checks and the library still returns an error to its caller. A large block is refused
+// when the machine has not got it.
 #pragma once
 #include <stdarg.h>
 #include <stdbool.h>
@@ -30,7 +31,8 @@ Failure *arena_failure(const Arena *arena);   // where it goes when there is no 
 Allocator arena_host(const Arena *arena);     // the memory it takes its blocks from, for an arena of a shorter life
 void arena_free(Arena *arena);                // frees every block; NULL is allowed
 
-void *arena_alloc(Arena *arena, size_t bytes);   // zeroed, aligned to 16 bytes
+void arena_expect(const Arena *arena, size_t bytes);   // fails now if so many cannot be had
+void *arena_alloc(Arena *arena, size_t bytes);         // zeroed, aligned to 16 bytes
 void *arena_copy(Arena *arena, const void *data, size_t bytes);
 // Grows an array: returns a block of `new_bytes` whose first `old_bytes` are those of `old`. The old one is not reused.
 void *arena_grow(Arena *arena, const void *old, size_t old_bytes, size_t new_bytes);

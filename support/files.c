@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 static const Span NOWHERE;
@@ -32,18 +33,38 @@ static bool read_all(Arena *arena, int fd, int64_t expected, int64_t limit, File
     return true;
 }
 
-bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why) {
-    bool is_stdin = strcmp(path, "-") == 0;
-    struct stat info = {0};
-    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
-    *out = (FileText){0};
+// What the caller has opened, it may wait for: /dev/stdin, or /dev/fd/63 of `<(command)`.
+static bool is_descriptor(const char *path) {
+    return strcmp(path, "/dev/stdin") == 0 || strncmp(path, "/dev/fd/", 8) == 0 ||
+           strncmp(path, "/proc/self/fd/", 14) == 0;
+}
+
+static const char *unreadable(const struct stat *info) {
+    if (S_ISDIR(info->st_mode)) return "it is a folder";
+    if (S_ISFIFO(info->st_mode)) return "it is a named pipe, which may never end; `-` reads standard input";
+    bool null = S_ISCHR(info->st_mode) && info->st_rdev == makedev(1, 3);   // /dev/null (Linux, devices.txt)
+    return S_ISREG(info->st_mode) || null ? NULL : "it is a device";
+}
+
+// Without O_NONBLOCK a named pipe would wait for a writer, and /proc/kmsg, a regular file to stat, for messages.
+static int open_to_read(const char *path, struct stat *info, const char **why) {
+    bool given = is_descriptor(path), is_stdin = strcmp(path, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | (given ? 0 : O_NONBLOCK));
     *why = NULL;
-    bool opened = fd >= 0 && fstat(fd, &info) == 0, is_folder = opened && S_ISDIR(info.st_mode);
-    if (is_folder) *why = "it is a folder";
-    else if (opened && limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
-    else if (!opened || !read_all(arena, fd, S_ISREG(info.st_mode) ? info.st_size : 0, limit, out))
-        *why = strerror(errno);
-    if (fd >= 0 && !is_stdin) close(fd);
+    if (fd < 0 || fstat(fd, info) != 0) *why = strerror(errno);
+    else if (S_ISDIR(info->st_mode) || (!given && !is_stdin)) *why = unreadable(info);
+    return fd;
+}
+
+bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why) {
+    struct stat info = {0};
+    int fd = open_to_read(path, &info, why);
+    *out = (FileText){0};
+    bool opened = !*why;
+    if (opened && limit && S_ISREG(info.st_mode) && info.st_size > limit) out->length = (size_t)info.st_size;
+    else if (opened && !read_all(arena, fd, S_ISREG(info.st_mode) ? info.st_size : 0, limit, out))
+        *why = errno == EAGAIN ? "it waits for more, and may never end" : strerror(errno);
+    if (fd >= 0 && strcmp(path, "-") != 0) close(fd);
     if (!*why && limit && (int64_t)out->length > limit)
         *why = arena_printf(arena, "it has more than %lld bytes", (long long)limit);
     return !*why;
@@ -76,6 +97,16 @@ static mode_t usual_mode(void) {
     return 0666 & ~mask;
 }
 
+// A device or pipe, which cannot be replaced by rename. Nobody need ever read a named pipe: there has to be a reader.
+static int open_to_put(const char *path, const struct stat *info, const char **why) {
+    int fd = S_ISDIR(info->st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+    bool waits = fd >= 0 && fcntl(fd, F_SETFL, O_WRONLY) == 0;   // then it writes what takes time, too
+    if (waits) return fd;
+    *why = S_ISFIFO(info->st_mode) && errno == ENXIO ? "nothing reads from this named pipe" : strerror(errno);
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes) {
     if (strcmp(path, "-") == 0) {
         bool ok = write_all(STDOUT_FILENO, data, bytes);
@@ -84,10 +115,11 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
     }
     struct stat info;
     bool there = stat(path, &info) == 0;
-    if (there && !S_ISREG(info.st_mode)) {   // a device or pipe cannot be replaced by rename
-        int fd = S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC);
+    if (there && !S_ISREG(info.st_mode)) {
+        const char *why = NULL;
+        int fd = open_to_put(path, &info, &why);
         bool ok = fd >= 0 && write_all(fd, data, bytes);
-        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
+        if (!ok) diag(sink, NOWHERE, T_CANNOT_WRITE, path, why ? why : strerror(errno));
         if (fd >= 0) close(fd);
         return ok;
     }
@@ -107,9 +139,16 @@ bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data
 bool file_can_write(Arena *arena, DiagSink *sink, const char *path) {
     struct stat info;
     bool there = stat(path, &info) == 0;
-    if (strcmp(path, "-") == 0 || (there && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))) return true;
+    if (strcmp(path, "-") == 0) return true;
+    if (there && !S_ISREG(info.st_mode)) {
+        const char *why = NULL;
+        int fd = open_to_put(path, &info, &why);
+        if (fd < 0) diag(sink, NOWHERE, T_CANNOT_WRITE, path, why);
+        else close(fd);
+        return fd >= 0;
+    }
     char *temporary = arena_printf(arena, "%s.XXXXXX", path);
-    int fd = there && S_ISDIR(info.st_mode) ? (errno = EISDIR, -1) : mkostemp(temporary, O_CLOEXEC);
+    int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0) diag(sink, NOWHERE, T_CANNOT_WRITE, path, strerror(errno));
     else close(fd), unlink(temporary);
     return fd >= 0;

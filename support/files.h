@@ -14,12 +14,13 @@ typedef struct FileText {
 } FileText;
 
 // Reads a file ("-": standard input) into the arena. `limit` 0: none. False: *why is the reason (in `arena`, or
-// static).
+// static). Never waits, and so takes no named pipe and no device but /dev/null; what the caller has opened (/dev/fd/N)
+// is his.
 bool file_load(Arena *arena, const char *path, int64_t limit, FileText *out, const char **why);
 // As file_load; reports to the sink.
 bool file_read(Arena *arena, DiagSink *sink, const char *path, int64_t limit, FileText *out);
 // Writes a temporary file in the same folder and renames it, so that readers never see a partial file. "-": standard
-// output. False: reported.
+// output. A device is written to, and a named pipe that something reads. False: reported.
 bool file_write(Arena *arena, DiagSink *sink, const char *path, const void *data, size_t bytes);
 // Whether file_write can write to `path`: a check before long work. False: reported.
 bool file_can_write(Arena *arena, DiagSink *sink, const char *path);

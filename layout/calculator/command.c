@@ -2,6 +2,7 @@
 #include "layout/calculator/batch.h"
 #include "layout/calculator/calc.h"
 #include "support/fail.h"
+#include "support/files.h"
 #include "support/json.h"
 #include <stdlib.h>
 #include <string.h>
@@ -143,18 +144,6 @@ static char *shown(Calc *calc, LayoutContext *cx, const Options *o, CalcValue va
     return rendered(cx, o, &d, 1);
 }
 
-static char *read_file(Arena *arena, const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    StrBuf text;
-    sb_init(&text, arena);
-    char buffer[4096];
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;) sb_bytes(&text, buffer, n);
-    bool bad = ferror(file);
-    fclose(file);
-    return bad ? NULL : arena_strdup(arena, sb_text(&text));
-}
-
 // {"kind": "layout", "value": "(4,8):(8,1)"}; of an integer the value is a number.
 static char *as_json(Arena *arena, CalcKind kind, char *text) {
     static const char *const names[] = {"tuple", "layout", "tiler", "swizzle", "linear", "text"};
@@ -185,9 +174,11 @@ static int answer(Arena *arena, const Options *o, FILE *out, FILE *err) {
     calc_explain(calc, o->explain);
     char *text = NULL;
     if (o->script) {
-        char *source = read_file(arena, o->script);
-        if (!source) return fprintf(err, "layout: cannot read '%s'\n", o->script), EXIT_ENVIRONMENT;
-        text = calc_expand(calc, source);
+        FileText source;
+        const char *why;
+        if (!file_load(arena, o->script, 0, &source, &why))
+            return fprintf(err, "layout: cannot read '%s': %s\n", o->script, why), EXIT_ENVIRONMENT;
+        text = calc_expand(calc, source.text);
         if (!cx.failed && o->json) text = as_json(arena, CALC_TEXT, text);
     } else {
         CalcValue value = {0};

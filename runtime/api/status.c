@@ -9,6 +9,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_NO_DRIVER:
     case T_NO_PTXAS:
     case T_PTXAS_START:
+    case T_PTXAS_FAILED:
     case T_PTXAS_KILLED:
     case T_CUBIN_BROKEN:
     case T_NO_DISASSEMBLER:

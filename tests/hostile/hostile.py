@@ -220,6 +220,14 @@ def file_cases(folder, file):
                  "/dev/null", file + "/x"):
         for command in ("build", "test", "opt", "run", "bench", "tune"):
             yield Case(f"{command} {name[-30:]}", [command, name], (1, 3))
+    pipe = str(folder / "pipe")
+    os.mkfifo(pipe)
+    for words in (["build", pipe], ["test", pipe], ["opt", pipe], ["run", pipe], ["fmt", pipe], ["bench", pipe], ["tune", pipe], ["run", file, f"x={pipe}"],
+                  ["run", file, "N=5", "by=1", "-o", f"z={pipe}"], ["build", file, f"--record={pipe}", "--emit=ptx", "-o", os.devnull],
+                  ["layout", f"--expand={pipe}"], ["build", "/proc/kmsg"], ["build", "/dev/tty"], ["build", file, f"--import-root={pipe}"]):
+        yield Case("a named pipe: " + " ".join(words)[-60:], words, (0, 1, 2, 3))
+    for emit in ("ptx", "tile", "manifest", "header"):
+        yield Case(f"--emit={emit} to a named pipe", ["build", file, f"--emit={emit}", "-o", pipe], (3,))
     for emit in ("tile", "llvm", "ptx", "cubin", "sass", "manifest", "header", "layouts"):
         for name in ("/dev/full", str(folder), "/proc/nowhere/x", file + "/x", "", "x" * 5000):
             yield Case(f"--emit={emit} -o {name[-30:]!r}", ["build", file, f"--emit={emit}", "-o", name], (2, 3))
@@ -274,12 +282,14 @@ def record_cases(folder, file):
 # ---- the assembler ----
 
 FAKES = {
-    "fails": ("exit 1", (70,)), "says nothing": ("exit 0", (70,)), "talks": ("head -c 3000000 /dev/zero | tr '\\0' x; exit 1", (70,)),
+    "fails": ("exit 1", (3,)), "says nothing": ("exit 0", (3,)), "talks": ("head -c 3000000 /dev/zero | tr '\\0' x; exit 1", (3,)),
+    "talks, ends well": ("echo error: rubbish; echo done", (3,)), "empties": (": >$out", (3,)), "speaks bytes": ("head -c 5000 /dev/urandom; exit 7", (3,)),
+    "mistake": ("echo 'ptxas input, line 9; error : Unknown modifier'; exit 255", (70,)),
     "dies": ("kill -SEGV $$", (3,)), "bytes": ("head -c 1000 /dev/zero >$out", (3,)), "an ELF's head": ("printf '\\177ELF' >$out", (3,)),
-    "odd messages": ("printf 'ptxas info : Compiling entry function \\nspill stores bytes 9999999999999999999999 registers'; exit 1", (70,)),
-    "does not know options": ("echo \"ptxas fatal : Unknown option 'x'\"; exit 1", (70,)),
-    "never reads": ("exec >&- 2>&-; exit 255", (70,)),
-}   # 70: tilec cannot know that it was not its own PTX (T0812)
+    "odd messages": ("printf 'ptxas info : Compiling entry function \\nspill stores bytes 9999999999999999999999 registers'; exit 1", (3,)),
+    "does not know options": ("echo \"ptxas fatal : Unknown option 'x'\"; exit 1", (3,)),
+    "never reads": ("exec >&- 2>&-; exit 255", (3,)),
+}   # 70: it names a mistake in the PTX, and that is tilec's (T0812)
 
 
 def assembler_cases(folder, file):

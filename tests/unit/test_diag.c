@@ -144,7 +144,7 @@ static void json_is_one_object_a_line(void **state) {
         "\"remedy\":\"check the path and its permissions\",\"labels\":[{\"text\":\"call\",\"file\":\"a.tile\","
         "\"line\":2,\"column\":5,\"end_line\":2,\"end_column\":9}],\"fixes\":[],\"notes\":[\"one\",\"two\"]}\n"
         "{\"code\":\"T9902\",\"severity\":\"error\",\"message\":\"out of memory\",\"remedy\":\"give the process more "
-        "memory, or compile fewer kernels at a time\",\"labels\":[],\"fixes\":[],\"notes\":[]}\n");
+        "memory, or ask for less at a time: fewer kernels, smaller tensors of a test\",\"labels\":[],\"fixes\":[],\"notes\":[]}\n");
 }
 
 static void color_changes_nothing_but_color(void **state) {
