@@ -1,7 +1,10 @@
 // Rule 9, what the operands of an operation must be so that an instruction can do it: constants within limits, equal
 // types, elements within their buffers. Tables, one row for each operand.
 #include "ir/build.h"
+#include "ir/linear.h"
 #include "ir/match.h"
+#include "ir/query.h"
+#include "ir/rewrite.h"
 #include "ir/verify_impl.h"
 #include <string.h>
 
@@ -154,6 +157,72 @@ static void check_extent(Verifier *v, const OpInfo *info, const Extent *extent, 
                        loc);
 }
 
+// ---- alignment in shared memory ----
+typedef struct Aligned {
+    OpId op;
+    size_t at;
+    size_t count;   // the operand that says how many elements are one access; 0: rows of matrices, bulk copies
+} Aligned;
+
+static const Aligned aligned[] = {
+    {AT(VLOAD, src), OPERAND_INDEX(VLOAD, n)},
+    {AT(VSTORE, dst), OPERAND_INDEX(VSTORE, n)},
+    {AT(CP_ASYNC, dst), OPERAND_INDEX(CP_ASYNC, n)},
+    {AT(BULK_LOAD, dst), 0},
+    {AT(BULK_STORE, src), 0},
+    {AT(LDMATRIX, src), 0},
+    {AT(LDMATRIX_BYTES, src), 0},
+    {AT(STMATRIX, dst), 0},
+};
+
+// Bytes beyond a multiple of `unit` at which an access begins, as far as that is certain: rows begin at multiples, and so
+// does all of the index but its constant.
+static int64_t bytes_beyond(Arena *arena, const Region *region, int64_t unit) {
+    const Buf *buf = region->buf;
+    int last = region->count - 1;
+    int64_t size = type_bytes(buf->type);
+    if (last > 0 && buf_extent(buf, last) * size % unit) return 0;
+    LinearSum sum = linear_of(arena, region->dims[last].start);
+    for (int i = 0; i < sum.count; i++)
+        if (sum.terms[i].factor % unit * size % unit) return 0;
+    return sum.full ? 0 : (sum.constant % unit * size % unit + unit) % unit;
+}
+
+// The layout of a tile that has not got its physical shape yet may move its elements.
+static void check_alignment(Verifier *v, const OpInfo *info, const Aligned *row, const Arg *args, Span loc) {
+    enum { ROW = 16 };   // bytes (PTX ISA, "ldmatrix", "cp.async.bulk")
+    const Region *region = args[row->at].region;
+    const Buf *buf = region->buf;
+    int64_t count = 0, unit = ROW;
+    if (buf->scope != SCOPE_SHARED || buf->layout || region->count == 0 || type_bits(buf->type) % 8) return;
+    if (row->count) unit = expr_const(args[row->count].value, &count) ? count * type_bytes(buf->type) : 1;
+    if (unit < 2 || unit > ROW || (unit & (unit - 1))) return;
+    int64_t beyond = bytes_beyond(v->arena, region, unit);
+    if (beyond)
+        report_operand(v, info, (int)row->at,
+                       arena_printf(v->arena, "begins %lld bytes beyond a multiple of the %lld that it is aligned to",
+                                    (long long)beyond, (long long)unit),
+                       loc);
+}
+
+// ---- CTAs of a cluster ----
+static Expr *rank_of_one(Mapper *mapper, Expr *expr) {
+    return is_expr_call(expr, OP_CLUSTER_RANK) ? e_int(mapper->arena, 0) : expr;
+}
+
+// In a cluster of one CTA, which is none, its own rank is 0.
+static void check_rank(Verifier *v, const OpInfo *info, size_t at, const Arg *args, Span loc) {
+    const Stmt *grid = v->func->kind == FUNC_KERNEL ? func_grid(v->func) : NULL;
+    int64_t ctas = grid ? grid_cluster(grid) : 1, rank;
+    Expr *given = args[at].value;
+    if (!grid || !given) return;
+    if (ctas == 1) given = map_expr(&(Mapper){.arena = v->arena, .expr = rank_of_one}, given);
+    if (expr_const(given, &rank) && (rank < 0 || rank >= ctas))
+        report_operand(v, info, (int)at,
+                       arena_printf(v->arena, "is CTA %lld of a cluster of %lld", (long long)rank, (long long)ctas),
+                       loc);
+}
+
 // ---- single operations ----
 static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
     enum { LEAST = 4, MOST = 16 };
@@ -243,6 +312,11 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (info->id == OP_MMA) check_mma(v, info, args, loc);
     if (info->id == OP_VATOMIC_ADD) check_red(v, info, args, loc);
     if (info->id == OP_RECAST) check_recast(v, info, args, loc);
+    if (info->id == OP_PEER) check_rank(v, info, OPERAND_INDEX(PEER, rank), args, loc);
+    if (info->id == OP_PEER_STORE) check_rank(v, info, OPERAND_INDEX(PEER_STORE, rank), args, loc);
+    if (info->id == OP_PEER_ARRIVE) check_rank(v, info, OPERAND_INDEX(PEER_ARRIVE, rank), args, loc);
     for (size_t i = 0; i < sizeof extents / sizeof extents[0] && !v->broken; i++)
         if (extents[i].op == info->id) check_extent(v, info, &extents[i], args, loc);
+    for (size_t i = 0; i < sizeof aligned / sizeof aligned[0] && !v->broken; i++)
+        if (aligned[i].op == info->id) check_alignment(v, info, &aligned[i], args, loc);
 }
