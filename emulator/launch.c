@@ -299,12 +299,25 @@ static const Expr *failing_condition(const Module *module, const Func *func, con
     return known && holds.i ? NULL : condition;
 }
 
+// Its dims and their values, for messages.
+static const char *dims_in(Arena *arena, const Func *func, const Expr *condition, const int64_t *dims) {
+    const char *text = "";
+    for (int i = 0; i < func->dims.count; i++) {
+        if (!expr_uses_var(condition, func->dims.items[i])) continue;
+        text = arena_printf(arena, "%s%s%s is %lld", text, *text ? ", " : ": ", func->dims.items[i]->name,
+                            (long long)dims[i]);
+    }
+    return text;
+}
+
 static bool accepts(const Module *module, const Func *func, int count, const EmuArg *args, const char **why) {
     int64_t *dims = NEW_ARRAY(module->arena, int64_t, func->dims.count + 1);
     args = merge_arguments(func, count, args, module->arena, why);
     if (!args || !bind_dims(module, func, count, args, dims, module->arena, why)) return false;
     const Expr *fails = func->when ? failing_condition(module, func, func->when, count, args, dims) : NULL;
-    if (fails) *why = arena_printf(module->arena, "its condition %s does not hold", expr_text(module->arena, fails));
+    if (fails)
+        *why = arena_printf(module->arena, "its condition %s does not hold%s", expr_text(module->arena, fails),
+                            dims_in(module->arena, func, fails, dims));
     return !fails;
 }
 

@@ -435,7 +435,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
 static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text) {
     (void)scanner;
     (void)text;
-    if (!p->too_deep) diag(p->sink, *span, T_NESTING, p->nesting);
+    if (!p->too_deep) diag(p->sink, *span, T_NESTING, "statements", p->nesting);
     p->too_deep = true;
 }
 

@@ -21,7 +21,9 @@ Span parse_join(Span first, Span last) {
 
 static void check_depth(Parse *p, const Node *node) {
     if ((node->depth <= AST_MAX_DEPTH && node->bodies <= p->nesting) || p->too_deep) return;
-    diag(p->sink, node->span, T_NESTING, p->nesting);
+    bool bodies = node->bodies > p->nesting;
+    diag(p->sink, node->span, T_NESTING, bodies ? "bodies" : "operators (each one of a sum counts)",
+         bodies ? p->nesting : AST_MAX_DEPTH);
     p->too_deep = true;
 }
 
@@ -105,7 +107,7 @@ void parse_open(Parse *p, Span span) {
     if (p->opened < p->nesting) {
         p->open[p->opened++] = span;
     } else if (!p->too_deep) {
-        diag(p->sink, span, T_NESTING, p->nesting);
+        diag(p->sink, span, T_NESTING, "brackets", p->nesting);
         p->too_deep = true;
     }
 }
