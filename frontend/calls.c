@@ -225,6 +225,22 @@ static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *arg
     return true;
 }
 
+// Before their shapes are compared: a number in the place of a tile is most often an operand in another order.
+static bool are_tiles(Sema *s, const OpInfo *info, const Operands *operands) {
+    for (int i = 0; i < info->operand_count; i++) {
+        const Operand *operand = &info->operands[i];
+        const Node *node = operands->at[i];
+        bool tile = operand->access != ACCESS_VALUE && !is_word(operand) && !is_bar(operand) && !is_channel(operand);
+        if (!node || !tile ||
+            (node->kind != N_INT && node->kind != N_FLOAT && node->kind != N_UNARY && node->kind != N_BINARY))
+            continue;
+        Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "operand '%s'", operand->name));
+        diag_note(d, "it is %s", signature(s, info));
+        return false;
+    }
+    return true;
+}
+
 // The call's operands in the table's order; NULL after a report.
 static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *count, Operands *operands) {
     if (!match_operands(s, info, call, operands)) return NULL;
@@ -232,6 +248,7 @@ static Arg *operands_of(Sema *s, const OpInfo *info, const Node *call, int *coun
     bool variadic = *count && (info->operands[*count - 1].flags & OPERAND_VARIADIC);
     if (variadic) *count += operands->rest_count - 1;
     Arg *args = NEW_ARRAY(s->arena, Arg, *count + 1);
+    if (takes_tiles(info->id) && !are_tiles(s, info, operands)) return NULL;
     s->copied++;   // of a tile op each thread evaluates the operands, for each element
     bool fine = build_args(s, info, operands, args);
     s->copied--;

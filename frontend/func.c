@@ -146,6 +146,15 @@ static bool is_excluded(Sema *s, const Node *node) {
     return followed && node->kids[2] && choices_exclude(s);
 }
 
+// Written there, or in a macro that is called there.
+static bool has_grid(const Sema *s, const Node *node) {
+    if (!node) return false;
+    if (node->kind == N_GRID || (node->kind == N_CALL && strmap_has(s->syntax->inlines, node->text))) return true;
+    for (int i = 0; i < node->count; i++)
+        if (has_grid(s, node->kids[i])) return true;
+    return false;
+}
+
 // NULL: excluded.
 static Func *build_variant(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
     Frame frame;
@@ -158,8 +167,8 @@ static Func *build_variant(Sema *s, const Node *node, const char *name, const Ch
     }
     NameScope inner;
     scope_open(s, &inner);
-    statements(s, node->kids[3]);
-    if (kernel && s->grids == 0) diag(s->sink, node->span, T_NO_GRID, name);
+    if (kernel && !has_grid(s, node->kids[3])) diag(s->sink, node->span, T_NO_GRID, name);
+    else statements(s, node->kids[3]);
     resolve_boxes(s, node->kids[1]);
     end(s, &frame);
     if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body)) {

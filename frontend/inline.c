@@ -180,6 +180,13 @@ SemaValue inline_fn(Sema *s, const Node *fn, const Node *call) {
 }
 
 // ---- macro ----
+static const char *scope_text(int scope) {
+    return scope == SCOPE_SHARED     ? "shared"
+           : scope == SCOPE_FRAGMENT ? "a fragment"
+           : scope == SCOPE_LOCAL    ? "local"
+                                     : "global";
+}
+
 static bool check_mode(Sema *s, const Node *param, const Node *arg, const View *view) {
     static const int scopes[] = {[AST_IN] = SCOPE_GLOBAL | SCOPE_SHARED | SCOPE_FRAGMENT | SCOPE_LOCAL,
                                  [AST_OUT] = SCOPE_GLOBAL,
@@ -197,6 +204,12 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const View *
     }
     if ((scopes[param->op] & (int)buf->scope) && type == buf->type && rank == view->rank) return true;
     Diag *d = diag(s->sink, arg->span, T_MACRO_ARGUMENT, buf->name, param->text);
+    if (!(scopes[param->op] & (int)buf->scope))
+        diag_note(d, "the argument is %s, the parameter %s", scope_text((int)buf->scope),
+                  scope_text(scopes[param->op]));
+    else if (type != buf->type)
+        diag_note(d, "the argument has elements of %s, the parameter of %s", type_text(buf->type), type_text(type));
+    else diag_note(d, "the argument has rank %d, the parameter %d", view->rank, rank);
     diag_label(d, param->span, "the parameter");
     diag_label(d, buf->loc, "the argument");
     return false;

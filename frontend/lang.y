@@ -349,6 +349,11 @@ expr: place
  ;
 %%
 
+// Tokens whose name is a word in quotes.
+static bool is_keyword(const char *name) {
+    return strlen(name) > 3 && name[0] == '\'' && name[1] >= 'a' && name[1] <= 'z';
+}
+
 // ---- messages ----
 // An expected-token list is for people: operators that could go on with an expression say nothing, and where a whole
 // class of tokens could stand (an expression, a statement), the class is named instead.
@@ -403,6 +408,17 @@ static Span after_last(const Parse *p) {
     return (Span){p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column + 1};
 }
 
+// Of a token that no other language explains: the keyword that was meant, the bracket that is not closed.
+static void explain_token(Parse *p, Diag *d, Span at, const yysymbol_kind_t *expected, int count) {
+    StrMap *words = strmap_new(p->arena);
+    for (int i = 0; i < count; i++) {
+        const char *name = yysymbol_name(expected[i]);
+        if (is_keyword(name)) strmap_put(words, arena_strndup(p->arena, name + 1, strlen(name) - 2), words);
+    }
+    parse_suggest_keyword(p, d, at, words);
+    if (listed(expected, count, "')'") || listed(expected, count, "']'")) parse_label_bracket(p, d);
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
     (void)scanner;
     bool said = p->bad_token || p->too_deep;   // by the scanner
@@ -414,6 +430,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     yysymbol_kind_t token = yypcontext_token(context);
     const char *got = token_text(p, token, &at), *wanted = expected_text(p, expected, count);
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
+        Span open = p->open[p->opened - 1];
+        bool behind = p->wrong.line > open.line || (p->wrong.line == open.line && p->wrong.column > open.column);
+        if (behind) return 0;   // where the parser went on it may have passed over the closing one
         Diag *d = diag(p->sink, after_last(p), T_TRUNCATED, wanted);
         diag_label(d, p->open[p->opened - 1], "opened here");
         return 0;
@@ -423,7 +442,9 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     bool foreign = parse_foreign(p, next_line ? FOREIGN_LINE : FOREIGN_SYNTAX, at, &found);
     if (foreign || !ends) {
         Diag *d = diag(p->sink, at, T_SYNTAX, got, wanted);
+        p->wrong = at;
         if (foreign) foreign_add(d, &found);
+        else explain_token(p, d, at, expected, count);
     } else {
         Span end = {p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column};
         diag_fix(diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got), end, ";");
@@ -446,8 +467,7 @@ int syntax_keywords(Arena *arena, const char *const **words) {
     for (int symbol = 0; symbol < YYNTOKENS; symbol++) {
         const char *name = yysymbol_name((yysymbol_kind_t)symbol);
         size_t length = strlen(name);
-        if (length > 3 && name[0] == '\'' && name[1] >= 'a' && name[1] <= 'z')
-            found[count++] = arena_strndup(arena, name + 1, length - 2);
+        if (is_keyword(name)) found[count++] = arena_strndup(arena, name + 1, length - 2);
     }
     *words = found;
     return count;

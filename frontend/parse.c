@@ -1,6 +1,8 @@
 // Drives the scanner and the grammar over one text, and the builders that the grammar's actions call.
 #include "frontend/parse.h"
+#include "frontend/frontend.h"
 #include "support/strbuf.h"
+#include <ctype.h>
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
@@ -137,6 +139,52 @@ bool parse_foreign(Parse *p, ForeignKind kind, Span at, Foreign *found) {
     if (!foreign_find(p->arena, p->sink, kind, at, found)) return false;
     p->explained = found->span;
     return true;
+}
+
+static Span word_before(const Parse *p, Span at) {
+    size_t end = offset_of(p, at);
+    Span word = at;
+    while (end > 0 && (p->text[end - 1] == ' ' || p->text[end - 1] == '\t')) end--, word.column--;
+    word.end_line = word.line;
+    word.end_column = word.column;
+    while (end > 0 && (isalnum((unsigned char)p->text[end - 1]) || p->text[end - 1] == '_')) end--, word.column--;
+    return word;
+}
+
+static char *text_in(const Parse *p, Span span) {
+    size_t start = offset_of(p, span), count = span.line == span.end_line ? (size_t)(span.end_column - span.column) : 0;
+    if (start > p->length || count > p->length - start) count = 0;
+    return arena_strndup(p->arena, p->text + (count ? start : 0), count);
+}
+
+static bool begins_statement(const Parse *p, Span word) {
+    size_t at = offset_of(p, word);
+    while (at > 0 && (p->text[at - 1] == ' ' || p->text[at - 1] == '\t')) at--;
+    return at == 0 || strchr(";{})\n", p->text[at - 1]);
+}
+
+static bool suggest_word(Parse *p, Diag *d, Span span, const StrMap *words) {
+    const char *word = text_in(p, span), *meant = *word ? strmap_nearest(words, word) : NULL;
+    if (!meant || strmap_has(words, word)) return false;
+    diag_suggest(d, span, meant);
+    return true;
+}
+
+void parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words) {
+    const char *const *keywords;
+    int count = syntax_keywords(p->arena, &keywords);
+    StrMap *all = strmap_new(p->arena);
+    for (int i = 0; i < count; i++) strmap_put(all, keywords[i], all);
+    if (suggest_word(p, d, at, words)) return;
+    Span before = word_before(p, at);
+    if (begins_statement(p, before) && suggest_word(p, d, before, all)) return;
+    if (!p->opened) return;
+    before = word_before(p, p->open[p->opened - 1]);
+    if (begins_statement(p, before)) suggest_word(p, d, before, all);
+}
+
+void parse_label_bracket(const Parse *p, Diag *d) {
+    if (p->opened < p->nesting && p->open[p->opened].line) diag_label(d, p->open[p->opened], "opened here");
 }
 
 // ---- the text ----

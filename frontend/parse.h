@@ -3,6 +3,7 @@
 #pragma once
 #include "frontend/ast.h"
 #include "frontend/foreign.h"
+#include "support/map.h"
 
 typedef enum { PARSE_FILE, PARSE_EXPR } ParseStart;
 
@@ -25,6 +26,7 @@ typedef struct Parse {
     int opened, nesting;   // open brackets, and how many there may be
     bool too_deep;         // reported once
     Span explained;        // by the notes so far
+    Span wrong;            // the last unexpected token
     bool bad_token;        // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
     bool started;   // the token that chooses what to parse was given
@@ -47,6 +49,11 @@ Node *parse_param(Parse *p, Span span, const char *name, int mode, Node *type, N
 const char *parse_source_text(Parse *p, Span span);   // what stands there, quoted
 // What the text around an unexpected token means in another language; what it explains is not reported again.
 bool parse_foreign(Parse *p, ForeignKind kind, Span at, Foreign *found);
+// The keyword that was meant by the token, the word before it or the one before the bracket around it: a note and a fix. Of a
+// token itself only the `words` that may stand there count.
+void parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words);
+// The bracket that is open there, of which the token may be the reason.
+void parse_label_bracket(const Parse *p, Diag *d);
 bool parse_is_explained(const Parse *p, Span at);
 
 char *parse_unquote(Parse *p, const char *text, size_t length);
