@@ -18,24 +18,6 @@ static int operand_named(const OpInfo *info, const char *name) {
     return -1;
 }
 
-static bool take_named(Sema *s, const OpInfo *info, const Node *arg, Operands *out) {
-    int at = operand_named(info, arg->text);
-    if (at < 0) {
-        Diag *d = diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, info->text, arg->text);
-        if (note_foreign(s, d, FOREIGN_ARGUMENT, arg->span)) return false;
-        StrMap *names = strmap_new(s->arena);
-        for (int i = 0; i < info->operand_count; i++) strmap_put(names, info->operands[i].name, names);
-        diag_suggest(d, arg->span, strmap_nearest(names, arg->text));
-        return false;
-    }
-    if (out->at[at]) {
-        diag(s->sink, arg->span, T_DUPLICATE_NAME, arg->text);
-        return false;
-    }
-    out->at[at] = arg->kids[0];
-    return true;
-}
-
 static const char *signature(Sema *s, const OpInfo *info) {
     StrBuf text;
     sb_init(&text, s->arena);
@@ -49,6 +31,26 @@ static const char *signature(Sema *s, const OpInfo *info) {
     }
     sb_str(&text, ")");
     return sb_text(&text);
+}
+
+static bool take_named(Sema *s, const OpInfo *info, const Node *arg, Operands *out) {
+    int at = operand_named(info, arg->text);
+    if (at < 0) {
+        Diag *d = diag(s->sink, arg->span, T_UNKNOWN_ARGUMENT, info->text, arg->text);
+        if (note_foreign(s, d, FOREIGN_ARGUMENT, arg->span)) return false;
+        StrMap *names = strmap_new(s->arena);
+        for (int i = 0; i < info->operand_count; i++) strmap_put(names, info->operands[i].name, names);
+        const char *meant = strmap_nearest(names, arg->text);
+        if (meant) diag_suggest(d, arg->span, meant);
+        else diag_note(d, "it is %s", signature(s, info));
+        return false;
+    }
+    if (out->at[at]) {
+        diag(s->sink, arg->span, T_DUPLICATE_NAME, arg->text);
+        return false;
+    }
+    out->at[at] = arg->kids[0];
+    return true;
 }
 
 static bool wrong_count(Sema *s, const OpInfo *info, const Node *call) {
@@ -235,7 +237,10 @@ static bool are_tiles(Sema *s, const OpInfo *info, const Operands *operands) {
             (node->kind != N_INT && node->kind != N_FLOAT && node->kind != N_UNARY && node->kind != N_BINARY))
             continue;
         Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, arena_printf(s->arena, "operand '%s'", operand->name));
-        diag_note(d, "it is %s", signature(s, info));
+        bool computed = node->kind == N_UNARY || node->kind == N_BINARY;
+        if (computed)
+            diag_note(d, "a tile is computed by a loop over its elements: parallel (i in n) y[i] = 2 * x[i];");
+        else diag_note(d, "it is %s", signature(s, info));
         return false;
     }
     return true;

@@ -217,6 +217,14 @@ Type find_type(Sema *s, const Node *name) {
     return TYPE_NONE;
 }
 
+// x(i) of a buffer.
+static void element_meant(Diag *d, const Node *call) {
+    Span name = ast_name_span(call), end = end_of(call->span);
+    diag_note(d, "an element is %s[i]", call->text);
+    diag_fix(d, (Span){name.file, name.end_line, name.end_column, name.end_line, name.end_column + 1}, "[");
+    diag_fix(d, end, "]");
+}
+
 void unknown_function(Sema *s, const Node *call) {
     Diag *d = diag(s->sink, call->span, T_UNKNOWN_FUNCTION, call->text);
     StrMap *all = strmap_new(s->arena);
@@ -224,7 +232,9 @@ void unknown_function(Sema *s, const Node *call) {
     for (int i = 0; i < OP_COUNT; i++) strmap_put(all, op_info((OpId)i)->text, all);
     strmap_each(s->syntax->inlines, collect, all);
     if (s->context == IN_PROGRAM) strmap_each(s->syntax->launchables, collect, all);
-    suggest(s, d, ast_name_span(call), strmap_nearest(all, call->text));
+    Symbol *symbol = find(s, call->text);
+    if (symbol && symbol->kind == SYMBOL_BUF) element_meant(d, call);
+    else suggest(s, d, ast_name_span(call), strmap_nearest(all, call->text));
     if (s->context != IN_PROGRAM && strmap_has(s->syntax->launchables, call->text))
         diag_note(d, "'%s' is a kernel: only a program calls it", call->text);
 }
