@@ -8,6 +8,7 @@
 #include "ir/ir.h"
 #include "support/utf8.h"
 #include <ctype.h>
+#include <limits.h>
 #include <string.h>
 
 static const char FOREIGN_MEMBER[] = "of a member";   // the note of a row: that of the name behind the module
@@ -22,6 +23,7 @@ static const Row rows[] = {
 #define NAME(pattern, fix, note) {FOREIGN_NAME, pattern, fix, note},
 #define ARGUMENT(pattern, fix, note) {FOREIGN_ARGUMENT, pattern, fix, note},
 #define LINE(pattern, fix, note) {FOREIGN_LINE, pattern, fix, note},
+#define GUESS(pattern, fix, note) {FOREIGN_GUESS, pattern, fix, note},
 #define INDEXED(pattern, fix, note) {FOREIGN_INDEXED, pattern, fix, note},
 #include "frontend/foreign.def"
 #undef SYNTAX
@@ -29,6 +31,7 @@ static const Row rows[] = {
 #undef ARGUMENT
 #undef INDEXED
 #undef LINE
+#undef GUESS
 };
 
 // ---- tokens ----
@@ -385,7 +388,7 @@ static bool match_rest(Search *s, int atom, int at) {
 
 static bool begins_statement(const Search *s, int at) {
     if (at == 0 || s->tokens[at].first) return true;
-    return is_one_of(";|{|}|)|:|else", 14, &s->tokens[at - 1]);
+    return is_one_of(";|{|}|)|else", 12, &s->tokens[at - 1]);
 }
 
 static bool match_class(Search *s, int atom, int at, const char *class) {
@@ -393,6 +396,7 @@ static bool match_class(Search *s, int atom, int at, const char *class) {
     if (!strcmp(class, "BEGIN")) return token && begins_statement(s, at) && match(s, atom + 1, at);
     if (!strcmp(class, "END")) return (!token || token->first) && match(s, atom + 1, at);
     if (!strcmp(class, "DECL")) return match(s, atom + 1, declarator_end(s, at)) || match(s, atom + 1, at);
+    if (!strcmp(class, "FILE")) return match(s, atom + 1, s->count);
     if (!strcmp(class, "CODE")) return token && token->code && at == s->place && match(s, atom + 1, at + 1);
     if (!token) return !strcmp(class, "ARGS") && piece_match(s, atom, at, at, NULL);
     if (!strcmp(class, "ADJ"))
@@ -540,6 +544,7 @@ static bool find_row(Search *s, ForeignKind kind, Span at, Foreign *found) {
         }
         const char *fix = row->fix ? filled_in(s, row->fix) : NULL;
         *found = (Foreign){.fix = fix, .span = span_of(s, at, s->start, s->end)};
+        if (s->end == s->count) found->span.end_line = INT_MAX;   // FILE: behind the window too
         if (row->note) found->note = filled_in(s, row->note);
         else if (kind == FOREIGN_SYNTAX || kind == FOREIGN_LINE) found->note = arena_printf(s->arena, "write %s", fix);
         else found->note = arena_printf(s->arena, "did you mean '%s'?", fix);

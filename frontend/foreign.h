@@ -2,7 +2,14 @@
 #pragma once
 #include "support/diag.h"
 
-typedef enum { FOREIGN_SYNTAX, FOREIGN_LINE, FOREIGN_NAME, FOREIGN_ARGUMENT, FOREIGN_INDEXED } ForeignKind;   // macros of foreign.def
+typedef enum {
+    FOREIGN_SYNTAX,
+    FOREIGN_LINE,
+    FOREIGN_GUESS,
+    FOREIGN_NAME,
+    FOREIGN_ARGUMENT,
+    FOREIGN_INDEXED
+} ForeignKind;   // macros of foreign.def
 
 typedef struct Foreign {
     const char *note;

@@ -100,6 +100,7 @@ items: %empty                         { $$ = LIST(@$); }
  | items error ';'                    { $$ = $1; yyerrok; }
  | items error '}'                    { $$ = $1; yyerrok; }
  | items error block                  { (void)$3; $$ = $1; yyerrok; }
+ | items error block TOLERANCE expr ';'               { (void)$3; (void)$5; $$ = $1; yyerrok; }
  ;
 item: attrs body_item                 { $$ = parse_attrs($2, $1); }
  ;
@@ -255,6 +256,7 @@ tunes: tune                           { $$ = parse_push(p, NODE(N_TUNE, @$, NULL
  | tunes ',' tune                     { $$ = parse_push(p, $1, $3); }
  ;
 tune: name IN '{' exprs '}'           { $$ = NODE(N_TUNABLE, @1, $1, 0, 1, $4); }
+ | name IN '{' error '}'              { $$ = NODE(N_TUNABLE, @1, $1, 0, 1, LIST(@$)); yyerrok; }
  ;
 gopts: %empty                         { $$ = LIST(@$); }
  | gopts CLUSTER '(' exprs ')'        { $4->kind = N_CLUSTER; $4->span = @2; $$ = parse_push(p, $1, $4); }
@@ -415,8 +417,13 @@ static void explain_token(Parse *p, Diag *d, Span at, const yysymbol_kind_t *exp
         const char *name = yysymbol_name(expected[i]);
         if (is_keyword(name)) strmap_put(words, arena_strndup(p->arena, name + 1, strlen(name) - 2), words);
     }
-    parse_suggest_keyword(p, d, at, words);
+    Foreign guess;
+    if (!parse_suggest_keyword(p, d, at, words) && parse_foreign(p, FOREIGN_GUESS, at, &guess)) foreign_add(d, &guess);
     if (listed(expected, count, "')'") || listed(expected, count, "']'")) parse_label_bracket(p, d);
+}
+
+static bool token_is_closing(yysymbol_kind_t token) {
+    return strcmp(yysymbol_name(token), "'}'") == 0;
 }
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
@@ -429,6 +436,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     yysymbol_kind_t token = yypcontext_token(context);
     const char *got = token_text(p, token, &at), *wanted = expected_text(p, expected, count);
+    if (at.line && p->wrong.line && token_is_closing(token) && p->opened == 0) return 0;   // what it closes was passed over
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
         Span open = p->open[p->opened - 1];
         bool behind = p->wrong.line > open.line || (p->wrong.line == open.line && p->wrong.column > open.column);

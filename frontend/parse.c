@@ -163,24 +163,26 @@ static bool begins_statement(const Parse *p, Span word) {
     return at == 0 || strchr(";{})\n", p->text[at - 1]);
 }
 
+enum { SHORTEST_KEYWORD = 3 };   // of two letters one edit makes any other
+
 static bool suggest_word(Parse *p, Diag *d, Span span, const StrMap *words) {
-    const char *word = text_in(p, span), *meant = *word ? strmap_nearest(words, word) : NULL;
+    const char *word = text_in(p, span), *meant = strlen(word) >= SHORTEST_KEYWORD ? strmap_nearest(words, word) : NULL;
     if (!meant || strmap_has(words, word)) return false;
     diag_suggest(d, span, meant);
     return true;
 }
 
-void parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words) {
+bool parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words) {
     const char *const *keywords;
     int count = syntax_keywords(p->arena, &keywords);
     StrMap *all = strmap_new(p->arena);
     for (int i = 0; i < count; i++) strmap_put(all, keywords[i], all);
-    if (suggest_word(p, d, at, words)) return;
+    if (suggest_word(p, d, at, words)) return true;
     Span before = word_before(p, at);
-    if (begins_statement(p, before) && suggest_word(p, d, before, all)) return;
-    if (!p->opened) return;
+    if (begins_statement(p, before) && suggest_word(p, d, before, all)) return true;
+    if (!p->opened) return false;
     before = word_before(p, p->open[p->opened - 1]);
-    if (begins_statement(p, before)) suggest_word(p, d, before, all);
+    return begins_statement(p, before) && suggest_word(p, d, before, all);
 }
 
 void parse_label_bracket(const Parse *p, Diag *d) {

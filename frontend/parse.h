@@ -51,7 +51,7 @@ const char *parse_source_text(Parse *p, Span span);   // what stands there, quot
 bool parse_foreign(Parse *p, ForeignKind kind, Span at, Foreign *found);
 // The keyword that was meant by the token, the word before it or the one before the bracket around it: a note and a fix. Of a
 // token itself only the `words` that may stand there count.
-void parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words);
+bool parse_suggest_keyword(Parse *p, Diag *d, Span at, StrMap *words);
 // The bracket that is open there, of which the token may be the reason.
 void parse_label_bracket(const Parse *p, Diag *d);
 bool parse_is_explained(const Parse *p, Span at);
