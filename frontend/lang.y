@@ -208,6 +208,7 @@ stmt: attrs1 bare_stmt                { $$ = parse_attrs($2, $1); }
 bare_stmt: block
  | const
  | TUNE tunes ';'                     { $$ = $2; }
+ | TUNE error ';'                     { $$ = NODE(N_TUNE, @$, NULL, 0, 0); yyerrok; }
  | ASSUME '(' expr ')' ';'            { $$ = NODE(N_ASSUME, @$, NULL, 0, 1, $3); }
  | SCRATCH decls ';'                  { $$ = $2; $$->op = DECL_SCRATCH; }
  | scope decls ';'                    { $$ = $2; $$->op = $1; }
@@ -422,8 +423,8 @@ static void explain_token(Parse *p, Diag *d, Span at, const yysymbol_kind_t *exp
     if (listed(expected, count, "')'") || listed(expected, count, "']'")) parse_label_bracket(p, d);
 }
 
-static bool token_is_closing(yysymbol_kind_t token) {
-    return strcmp(yysymbol_name(token), "'}'") == 0;
+static bool token_is(yysymbol_kind_t token, const char *name) {
+    return strcmp(yysymbol_name(token), name) == 0;
 }
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
@@ -436,7 +437,8 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
     yysymbol_kind_t token = yypcontext_token(context);
     const char *got = token_text(p, token, &at), *wanted = expected_text(p, expected, count);
-    if (at.line && p->wrong.line && token_is_closing(token) && p->opened == 0) return 0;   // what it closes was passed over
+    bool consequence = (token_is(token, "'}'") && p->opened == 0) || token_is(token, "'else'");
+    if (p->wrong.line && consequence) return 0;   // what it belongs to was passed over
     if (token == YYSYMBOL_YYEOF && p->opened > 0) {
         Span open = p->open[p->opened - 1];
         bool behind = p->wrong.line > open.line || (p->wrong.line == open.line && p->wrong.column > open.column);
