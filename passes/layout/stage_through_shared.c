@@ -21,7 +21,7 @@
 #include "passes/analysis/util.h"
 #include "passes/layout/conversion_way.h"
 #include "passes/layout/fragment.h"
-#include "passes/layout/shared_lives.h"
+#include "passes/layout/shared_lifetimes.h"
 #include "passes/lower/lower.h"
 #include "passes/pass.h"
 #include "passes/select/tma.h"
@@ -32,9 +32,9 @@ typedef struct Staging {
     PassContext *context;
     Arena *arena;
     Func *kernel;
-    Map *staged;         // copies from a fragment to global memory that are faster staged
-    Map *effects;        // lets of the CTA with the result of an effect
-    SharedLives lives;   // before the pass
+    Map *staged;                 // copies from a fragment to global memory that are faster staged
+    Map *effects;                // lets of the CTA with the result of an effect
+    SharedLifetimes lifetimes;   // before the pass
     bool changed;
 } Staging;
 
@@ -248,7 +248,7 @@ static bool stage_fits(const Staging *m, const Stmt *store) {
     EXPECT(m->context->failure, region_rank(to) == 2, "a staged store of rank %d", region_rank(to));
     int64_t bytes = type_bytes(to->buf->type) * region_extent(to, 0) * region_extent(to, 1);
     return bytes <= shared_bytes(&m->kernel->body) &&
-           shared_live_bytes(&m->lives, store) + bytes <= m->context->target->shared_block;
+           shared_live_bytes(&m->lifetimes, store) + bytes <= m->context->target->shared_block;
 }
 
 // ---- stores by TMA of roles written by hand ----
@@ -399,7 +399,7 @@ bool pass_stage_through_shared(PassContext *context, Func *kernel) {
         any |= stage_role_stores(&m, stmt);
         SKIP_BODY(stmt);
     }
-    m.lives = shared_lives(context->arena, kernel);
+    m.lifetimes = shared_lifetimes(context->arena, kernel);
     m.staged = map_new(context->arena);
     m.effects = map_new(context->arena);
     ThreadScopeVec scopes = thread_scopes(context->arena, kernel);

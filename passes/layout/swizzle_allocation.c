@@ -9,7 +9,7 @@
 //     the longest runs first; rows padded by one access, where that adds no more than half a tile.
 // A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere.
 //
-// Offset. Buffers with disjoint live ranges (shared_lives.h) may share bytes: each gets the lowest free aligned offset,
+// Offset. Buffers with disjoint live ranges (shared_lifetimes.h) may share bytes: each gets the lowest free aligned offset,
 // largest buffer first. insert-sync, the next pass, orders threads where bytes are shared.
 //
 // Leading dims beyond the last two (slots) pass through the layout.
@@ -17,7 +17,7 @@
 #include "layout/shared_swizzle.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
-#include "passes/layout/shared_lives.h"
+#include "passes/layout/shared_lifetimes.h"
 #include "passes/pass.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
@@ -193,16 +193,16 @@ static const Layout *choose_layout(PassContext *context, const Map *groups, cons
 
 // ---- offsets ----
 
-static bool meet(const SharedLife *a, const SharedLife *b) {
+static bool meet(const SharedLifetime *a, const SharedLifetime *b) {
     return a->first >= 0 && b->first >= 0 && a->first <= b->last && b->first <= a->last;
 }
 
-typedef VEC(SharedLife *) SharedLifeVec;
+typedef VEC(SharedLifetime *) SharedLifetimeVec;
 
 // The lowest offset that is free; `placed` is in the order of offsets.
-static int64_t free_offset(const SharedLifeVec *placed, const SharedLife *life) {
+static int64_t free_offset(const SharedLifetimeVec *placed, const SharedLifetime *life) {
     int64_t offset = 0;
-    VEC_EACH_PTR (SharedLife, other, placed) {
+    VEC_EACH_PTR (SharedLifetime, other, placed) {
         if (!meet(life, other) || other->buf->offset + other->bytes <= offset) continue;
         if (other->buf->offset >= offset + life->bytes) break;
         offset = round_up(other->buf->offset + other->bytes, life->align);
@@ -210,7 +210,7 @@ static int64_t free_offset(const SharedLifeVec *placed, const SharedLife *life) 
     return offset;
 }
 
-static void keep_placed(Arena *arena, SharedLifeVec *placed, SharedLife *life) {
+static void keep_placed(Arena *arena, SharedLifetimeVec *placed, SharedLifetime *life) {
     int at = placed->count;
     vec_push(arena, placed, life);
     for (; at > 0 && placed->items[at - 1]->buf->offset > life->buf->offset; at--)
@@ -220,37 +220,37 @@ static void keep_placed(Arena *arena, SharedLifeVec *placed, SharedLife *life) {
 
 // The largest first; of equal ones that which is declared first.
 static int by_size(const void *a, const void *b) {
-    const SharedLife *one = *(SharedLife *const *)a, *other = *(SharedLife *const *)b;
+    const SharedLifetime *one = *(SharedLifetime *const *)a, *other = *(SharedLifetime *const *)b;
     if (one->bytes != other->bytes) return one->bytes > other->bytes ? -1 : 1;
     return one < other ? -1 : one > other;
 }
 
 // True: some had no place yet.
-static bool place_all(SharedLives *lives) {
-    SharedLifeVec placed = {0}, unplaced = {0};
-    VEC_EACH (SharedLife, life, &lives->items) {
-        if (life->buf->offset < 0) vec_push(lives->arena, &unplaced, life);
-        else keep_placed(lives->arena, &placed, life);
+static bool place_all(SharedLifetimes *lifetimes) {
+    SharedLifetimeVec placed = {0}, unplaced = {0};
+    VEC_EACH (SharedLifetime, life, &lifetimes->items) {
+        if (life->buf->offset < 0) vec_push(lifetimes->arena, &unplaced, life);
+        else keep_placed(lifetimes->arena, &placed, life);
     }
-    if (unplaced.count > 1) qsort(unplaced.items, (size_t)unplaced.count, sizeof(SharedLife *), by_size);
-    VEC_EACH_PTR (SharedLife, life, &unplaced) {
+    if (unplaced.count > 1) qsort(unplaced.items, (size_t)unplaced.count, sizeof(SharedLifetime *), by_size);
+    VEC_EACH_PTR (SharedLifetime, life, &unplaced) {
         life->buf->offset = free_offset(&placed, life);
         life->buf->align = (int)life->align;
-        keep_placed(lives->arena, &placed, life);
+        keep_placed(lifetimes->arena, &placed, life);
     }
     return unplaced.count > 0;
 }
 
-static void check_size(PassContext *context, const Func *kernel, const SharedLives *lives) {
+static void check_size(PassContext *context, const Func *kernel, const SharedLifetimes *lifetimes) {
     int64_t total = 0;
-    VEC_EACH (const SharedLife, life, &lives->items) {
+    VEC_EACH (const SharedLifetime, life, &lifetimes->items) {
         int64_t end = life->buf->offset + life->bytes;
         total = end > total ? end : total;
     }
     if (total <= context->target->shared_block) return;
     Diag *d = diag(context->sink, kernel->loc, T_SHARED_TOO_LARGE, kernel->name, (long long)total,
                    context->target->name, (long long)context->target->shared_block);
-    VEC_EACH (const SharedLife, life, &lives->items)
+    VEC_EACH (const SharedLifetime, life, &lifetimes->items)
         diag_label(d, life->buf->loc, "%s: %lld bytes", life->buf->name, (long long)life->bytes);
 }
 
@@ -278,7 +278,7 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
 }
 
 // Size, alignment and other inputs of the placement.
-static void measure(PassContext *context, const Func *kernel, const Map *touches, SharedLife *life) {
+static void measure(PassContext *context, const Func *kernel, const Map *touches, SharedLifetime *life) {
     const Buf *buf = life->buf;
     int64_t blocks = grid_blocks(func_grid(kernel));
     bool spread = attr_get(buf->attrs, ATTR_CTAS) != NULL;
@@ -299,12 +299,12 @@ static void measure(PassContext *context, const Func *kernel, const Map *touches
 }
 
 bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
-    SharedLives lives = shared_lives(context->arena, kernel);
+    SharedLifetimes lifetimes = shared_lifetimes(context->arena, kernel);
     SharedAccessVec accesses = {0};
     bool changed = false;
     shared_accesses(context, kernel, &accesses);
     const Map *touches = find_touches(context, kernel), *groups = group_accesses(context, &accesses);
-    VEC_EACH (SharedLife, life, &lives.items) {
+    VEC_EACH (SharedLifetime, life, &lifetimes.items) {
         Buf *buf = life->buf;
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, touches, buf);
@@ -314,8 +314,8 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         }
         measure(context, kernel, touches, life);
     }
-    changed |= place_all(&lives);
+    changed |= place_all(&lifetimes);
     if (changed) report_conflicts(context, kernel, &accesses);
-    check_size(context, kernel, &lives);
+    check_size(context, kernel, &lifetimes);
     return changed;
 }

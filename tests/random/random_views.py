@@ -35,11 +35,11 @@ class Matrix:
 
     @staticmethod
     def split(draw, extent, most):
-        parts = []
-        while len(parts) + 1 < most and extent > 2 and draw.random() < 0.6:
-            parts.append(draw.choice([e for e in range(2, extent) if extent % e == 0]))
-            extent //= parts[-1]
-        return parts + [extent]
+        pieces = []
+        while len(pieces) + 1 < most and extent > 2 and draw.random() < 0.6:
+            pieces.append(draw.choice([e for e in range(2, extent) if extent % e == 0]))
+            extent //= pieces[-1]
+        return pieces + [extent]
 
     def taken(self):
         return self.index % next((e for e, of in self.digits if of is None), 1)

@@ -6,22 +6,22 @@
 #include "ir/ir.h"
 #include "support/map.h"
 
-typedef struct SharedLife {
+typedef struct SharedLifetime {
     Buf *buf;
     int64_t members;        // of an array of roles, each of which has its own
     int first, last;        // -1: not used
     int64_t bytes, align;   // of the caller
-} SharedLife;
+} SharedLifetime;
 
-typedef struct SharedLives {
+typedef struct SharedLifetimes {
     Arena *arena;
-    VEC(SharedLife) items;
+    VEC(SharedLifetime) items;
     Map *index;   // Buf -> its index, from 1
     Map *times;   // statement -> its number
     int clock;
     int64_t members;   // of the current role
-} SharedLives;
+} SharedLifetimes;
 
-SharedLives shared_lives(Arena *arena, const Func *kernel);
+SharedLifetimes shared_lifetimes(Arena *arena, const Func *kernel);
 // Bytes of the buffers that are live at a statement of the kernel, without padding.
-int64_t shared_live_bytes(const SharedLives *lives, const Stmt *stmt);
+int64_t shared_live_bytes(const SharedLifetimes *lifetimes, const Stmt *stmt);
