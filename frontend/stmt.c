@@ -416,12 +416,21 @@ static const char *context_text(CodeContext context) {
     return texts[context];
 }
 
+// Braces are around names: without buffers, which end with them, the statements are those of the block around, so that no pass has
+// to look into it.
+static void block_statement(Sema *s, const Node *node, Stmt *stmt) {
+    bool keeps = s->verbatim || node->attrs;
+    FOR_EACH_ITEM (item, &stmt->block) keeps |= item->kind == STMT_DECL;
+    if (keeps) emit(s, stmt);
+    for (int i = 0; i < stmt->block.count && !keeps; i++) emit(s, stmt->block.items[i]);
+}
+
 static void dispatch(Sema *s, const Node *node) {
     switch (node->kind) {
     case N_BLOCK: {
         Stmt *stmt = new_stmt(s, STMT_BLOCK, node);
         body(s, node, &stmt->block);
-        emit(s, stmt);
+        block_statement(s, node, stmt);
         break;
     }
     case N_CONST: declare_value(s, node->text, constant(s, node->kids[0], "a const"), node->span); break;

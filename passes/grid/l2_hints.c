@@ -33,8 +33,20 @@ typedef struct L2Hints {
     Arena *arena;
     const Target *target;
     Stmt *grid, *loop;
-    Map *inner;   // variables that change within a CTA
+    Map *inner;    // variables that change within a CTA
+    Subst *lets;   // by their values, as far as those do not change
 } L2Hints;
+
+// Where the slice begins along a dim, in iterators.
+static Expr *start_of(const L2Hints *s, const Region *from, int dim) {
+    return subst_expr(s->lets, from->dims[dim].start);
+}
+
+static bool moves_with(const L2Hints *s, const Region *from, const Var *var) {
+    for (int d = 0; d < from->count; d++)
+        if (expr_uses_var(start_of(s, from, d), var)) return true;
+    return false;
+}
 
 // Fills a tile with a slice of a tensor.
 static bool is_load(const Stmt *stmt) {
@@ -46,7 +58,7 @@ static Expr *readers_of(const L2Hints *s, const Region *from) {
     Expr *readers = e_int(s->arena, 1);
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
-        if (!region_uses_var(from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
+        if (!moves_with(s, from, iter->var)) readers = e_mul(s->arena, readers, iter->end);
     }
     return readers;
 }
@@ -58,7 +70,7 @@ static Expr *at_most(const L2Hints *s, Expr *a, int64_t b) {
 // An index of neighbouring CTAs differs by a constant, and each continues from there.
 static bool reaches_over(const L2Hints *s, const Region *from) {
     for (int d = 0; d < from->count; d++) {
-        Expr *start = from->dims[d].start;
+        Expr *start = start_of(s, from, d);
         if (!expr_uses_any(start, s->inner)) continue;
         for (int i = 0; i < s->grid->grid.count; i++) {
             int64_t stride;
@@ -68,7 +80,9 @@ static bool reaches_over(const L2Hints *s, const Region *from) {
     return false;
 }
 
-static void note_inner(const L2Hints *s, const Stmt *stmt) {
+static void note_stmt(const L2Hints *s, const Stmt *stmt) {
+    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+        subst_let(s->lets, stmt->let.var, stmt->let.value);
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
         map_put(s->inner, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
     if (stmt->kind == STMT_LET && expr_uses_any(stmt->let.value, s->inner))
@@ -98,7 +112,7 @@ static const Stmt *largest_load(const Stmt *loop) {
 static Expr *number_of(const L2Hints *s, const Region *from, int *dim) {
     for (int i = 0; i < s->grid->grid.count; i++)
         for (*dim = 0; *dim < from->count; ++*dim)
-            if (expr_uses_var(from->dims[*dim].start, s->grid->grid.iters[i].var))
+            if (expr_uses_var(start_of(s, from, *dim), s->grid->grid.iters[i].var))
                 return e_var(s->arena, s->grid->grid.iters[i].var);
     return NULL;
 }
@@ -118,10 +132,19 @@ static Expr *first_step(const L2Hints *s, const Stmt *load) {
     return expr_is_int(start, 0) ? NULL : start;
 }
 
-// No statement except loads depends on the step.
-static bool any_order(const Stmt *loop) {
-    FOR_EACH_ITEM (stmt, &loop->loop.body)
-        if (!is_load(stmt) && stmt_uses_var(stmt, loop->loop.iters[0].var)) return false;
+static bool is_one_of(const Expr *e, const void *vars) {
+    return e->kind == EXPR_VAR && map_has(vars, e->var);
+}
+
+// No statement except loads, and lets for them, depends on the step.
+static bool any_order(Arena *arena, const Stmt *loop) {
+    Map *steps = map_new(arena);
+    map_put(steps, loop->loop.iters[0].var, loop->loop.iters[0].var);
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        bool depends = !is_load(stmt) && stmt_any_expr(stmt, is_one_of, steps);
+        if (depends && (stmt->kind != STMT_LET || !expr_is_stable(stmt->let.value))) return false;
+        if (depends) map_put(steps, stmt->let.var, stmt->let.var);
+    }
     return true;
 }
 
@@ -140,16 +163,16 @@ static void stagger(const L2Hints *s, int place, Expr *first) {
 }
 
 void l2_hints(Arena *arena, const Target *target, Stmt *grid) {
-    L2Hints s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena)};
+    L2Hints s = {.arena = arena, .target = target, .grid = grid, .inner = map_new(arena), .lets = subst_new(arena)};
     FOR_EACH_STMT_MUT (stmt, &grid->grid.body) {
-        note_inner(&s, stmt);
+        note_stmt(&s, stmt);
         if (is_load(stmt)) mark_evict_first(&s, stmt);
     }
     int place = 0;
     while (place < grid->grid.body.count && !is_pipelined(grid->grid.body.items[place])) place++;
     if (place == grid->grid.body.count) return;
     s.loop = grid->grid.body.items[place];
-    if (!any_order(s.loop)) return;
+    if (!any_order(arena, s.loop)) return;
     const Stmt *load = largest_load(s.loop);
     Expr *start = load ? first_step(&s, load) : NULL;
     if (start) stagger(&s, place, start);

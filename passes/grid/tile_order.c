@@ -3,11 +3,12 @@
 //
 // What the source says is kept. Else the order is
 //
+//     sections   where trip counts rise or fall with one name of the grid only, and tiles that differ in it read the same
 //     raster     where it pays: one tile that is read depends on the first name and not on the second, another on the second and
 //                not on the first, as in a gemm. (Attention reads keys by head only. There the plain order is best: the CTAs of
 //                a head are neighbours.)
-//     sections   where trip counts rise or fall with one name of the grid only, and tiles that differ in it read the same;
-//     longest    ... where they do not, or the counts depend on data too, so that sections would be as unequal as their tiles
+//     longest    as sections, where tiles share no reads or the counts depend on data too: sections would be as unequal as their
+//                tiles
 //     plain      else
 //
 // and CTAs are persistent in kernels with groups of threads, whose loads run ahead from one tile to the next: where tiles take
@@ -19,14 +20,32 @@
 
 enum { DEFAULT_RASTER = 8 };
 
+// An iterator, and the lets whose values depend on it but not on data.
+static Map *dependents(Arena *arena, const Stmt *grid, const Var *var) {
+    Map *known = map_new(arena);
+    map_put(known, var, (void *)var);
+    FOR_EACH_STMT (stmt, &grid->grid.body)
+        if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value) && expr_uses_any(stmt->let.value, known))
+            map_put(known, stmt->let.var, stmt->let.var);
+    return known;
+}
+
+static bool region_uses_any(const Region *region, const Map *vars) {
+    for (int d = 0; d < region->count; d++)
+        if (expr_uses_any(region->dims[d].start, vars)) return true;
+    return false;
+}
+
 // A tile that is read depends on the first name and not on the second, another on the second and not on the first.
 static bool raster_pays(Arena *arena, const Stmt *grid) {
     bool first = false, second = false;
+    const Map *names[] = {dependents(arena, grid, grid->grid.iters[0].var),
+                          dependents(arena, grid, grid->grid.iters[1].var)};
     FOR_EACH_EFFECT (effect, arena, grid) {
         const Region *region = effect->region;
         bool uses[2] = {false, false};
         if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
-        for (int i = 0; i < 2; i++) uses[i] = region_uses_var(region, grid->grid.iters[i].var);
+        for (int i = 0; i < 2; i++) uses[i] = region_uses_any(region, names[i]);
         first |= uses[0] && !uses[1];
         second |= uses[1] && !uses[0];
     }
@@ -197,19 +216,26 @@ Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter) {
 
 // ---- the decision ----
 
+// `loops`: in a plain loop over tiles a CTA gets long and short ones anyway.
+static TileOrder order_of(Arena *arena, const Func *kernel, bool loops, bool *by_data) {
+    const Stmt *grid = func_grid(kernel);
+    TileOrder order = {.kind = ORDER_OPEN};
+    bool several = grid->grid.count > 1;
+    if (!loops) order = longest_first(arena, facts_new(arena, kernel), grid, by_data);
+    if (order_is_longest(order) && several && !*by_data && bytes_read_again(arena, grid, &grid->grid.iters[order.iter]))
+        order.kind = ORDER_SECTIONS;
+    if (order.kind != ORDER_SECTIONS && several && raster_pays(arena, grid))
+        order = (TileOrder){.kind = ORDER_RASTER, .rows = DEFAULT_RASTER};
+    return order;
+}
+
 Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how) {
     const Stmt *grid = func_grid(kernel);
     Schedule schedule = {.order = grid_order(grid), .claim = grid_claim(grid)};
     TileOrder *order = &schedule.order;
     TileClaim *claim = &schedule.claim;
     bool by_data = false, loops = how->kind == WS_NONE && claim->kind == CLAIM_STATIC;
-    if (order->kind == ORDER_OPEN && grid->grid.count > 1 && raster_pays(arena, grid))
-        *order = (TileOrder){.kind = ORDER_RASTER, .rows = DEFAULT_RASTER};
-    if (order->kind == ORDER_OPEN && !loops) {
-        *order = longest_first(arena, facts_new(arena, kernel), grid, &by_data);
-        bool several = order_is_longest(*order) && grid->grid.count > 1 && !by_data;
-        if (several && bytes_read_again(arena, grid, &grid->grid.iters[order->iter])) order->kind = ORDER_SECTIONS;
-    }
+    if (order->kind == ORDER_OPEN) *order = order_of(arena, kernel, loops, &by_data);
     schedule.deals = order_is_longest(*order) && !by_data;
     if (claim->kind == CLAIM_DYNAMIC && !tile_counter(kernel)) claim->kind = CLAIM_ONE;
     if (claim->kind == CLAIM_OPEN &&
