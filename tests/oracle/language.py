@@ -128,6 +128,7 @@ class Parser:
         name = self.name()
         if self.accept(":"):
             self.expect("type")
+            return f"{name}: type"
         return name
 
     def param(self):
@@ -583,7 +584,8 @@ def text_param(node):
 
 def text_kernel(node):
     when = f" when ({text(node.when)})" if node.when else ""
-    return f"{node.kind} {node.name}({listed(node.params)}){when} {{\n{body(node.body)}}}\n"
+    names = f"[{', '.join(node.names)}]" if node.names else ""
+    return f"{node.kind} {node.name}{names}({listed(node.params)}){when} {{\n{body(node.body)}}}\n"
 
 
 text_program = text_kernel

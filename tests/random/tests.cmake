@@ -48,6 +48,14 @@ if(TARGET tilec)
   add_test(NAME random_placements_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_placements.py $<TARGET_FILE:tilec>
                                                --count 100 --seed 1000 --target sm_80)
   set_tests_properties(random_conversions random_placements random_placements_more PROPERTIES TIMEOUT 600)
+  # Sources of the same meaning have the same plan: 20 of each family in tier 2.
+  foreach(count 2 20)
+    add_test(NAME plans_${count} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/plans.py $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}
+                                         --count ${count})
+    set_tests_properties(plans_${count} PROPERTIES TIMEOUT 1800 REQUIRED_FILES "${PROJECT_SOURCE_DIR}/examples;${PROJECT_SOURCE_DIR}/tests/oracle")
+  endforeach()
+  tilec_tier("release:1" plans_2)
+  tilec_tier("release:2" plans_20)
   tilec_tier("release:1" random_conversions random_placements)
   tilec_tier("release:2" random_placements_more)
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes
