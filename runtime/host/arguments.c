@@ -2,6 +2,7 @@
 #include "emulator/values.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "support/available.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +17,8 @@ typedef struct Maker {
     uint64_t seed;
     EmuArg *args;
     HostScope dims;   // dims given by name
+    int64_t room;     // bytes of memory for all tensors
+    int64_t bytes;    // of the tensors so far
 } Maker;
 
 int run_param(const Func *func, const char *name) {
@@ -50,7 +53,8 @@ Tensor run_tensor(const EmuArg *arg) {
     return out;
 }
 
-static bool allocate(Maker *m, const char *name, Type type, int rank, const int64_t *shape, Tensor *out) {
+// Its shape alone.
+static bool shape_tensor(Maker *m, const char *name, Type type, int rank, const int64_t *shape, Tensor *out) {
     int64_t bytes = type_bytes(type);
     *out = (Tensor){.type = type, .rank = rank};
     for (int d = 0; d < rank; d++) {
@@ -58,16 +62,21 @@ static bool allocate(Maker *m, const char *name, Type type, int rank, const int6
         if (shape[d] < 0 || __builtin_mul_overflow(bytes, shape[d], &bytes) || bytes > INT64_MAX / 4)
             return refuse(m, name, "its shape is negative or too large");
     }
+    if (bytes > m->room - m->bytes)
+        return refuse(m, name,
+                      arena_printf(m->arena, "it has %lld bytes, and there is room for %lld", (long long)bytes,
+                                   (long long)(m->room - m->bytes)));
+    m->bytes += bytes;
     out->bytes = (size_t)bytes;
-    out->data = arena_alloc(m->arena, out->bytes + 1);
     return true;
 }
 
-// Fills a tensor: zeros, iota, poison or random (floats: N(0, 1); integers: 0 to 255).
+// Makes the elements: zeros, iota, poison or random (floats: N(0, 1); integers: 0 to 255).
 static void fill(Maker *m, Tensor *t, const char *kind, int index) {
     Random random = {m->seed * 1000003 + (uint64_t)index};
     size_t width = (size_t)type_bytes(t->type);
     bool real = type_is_float(t->type), iota = strcmp(kind, "iota") == 0;
+    t->data = arena_alloc(m->arena, t->bytes + 1);
     if (strcmp(kind, "zeros") == 0) return;
     for (int64_t i = 0, n = tensor_elements(t); i < n; i++) {
         Scalar value = {.type = real ? TYPE_F64 : TYPE_I64};
@@ -108,7 +117,7 @@ static bool make_tensor(Maker *m, int index, const RunArg *given) {
         int rank = parse_shape(bracket, shape);
         if (rank < 0) return refuse(m, given->name, "its shape is malformed");
         generated = true;
-        ok = allocate(m, given->name, buf->type, rank, shape, &tensor);
+        ok = shape_tensor(m, given->name, buf->type, rank, shape, &tensor);
         if (ok) fill(m, &tensor, kinds[k], index);
     }
     if (!generated) ok = npy_read(m->arena, m->sink, given->value, buf->type, &tensor);
@@ -191,9 +200,15 @@ static bool infer_tensors(Maker *m, const bool *given) {
                               arena_printf(m->arena, "its shape is not known (%s): give zeros[...]", why));
             shape[d] = extent.integer;
         }
-        if (!allocate(m, buf->name, buf->type, buf->rank, shape, &tensor)) return false;
-        fill(m, &tensor, buf->mode == MODE_OUT ? "poison" : "random", i);
+        if (!shape_tensor(m, buf->name, buf->type, buf->rank, shape, &tensor)) return false;
         m->args[i].tensor = tensor_of(m->arena, &tensor);
+    }
+    for (int i = 0; i < m->func->params.count; i++) {   // once there is room for all of them
+        const Buf *buf = m->func->params.items[i].buf;
+        if (!buf || given[i]) continue;
+        Tensor tensor = run_tensor(&m->args[i]);
+        fill(m, &tensor, buf->mode == MODE_OUT ? "poison" : "random", i);
+        m->args[i].tensor->data = tensor.data;
     }
     return true;
 }
@@ -230,6 +245,7 @@ static bool check_dims(Maker *m, const bool *given) {
 bool run_make_args(Arena *arena, DiagSink *sink, const Func *func, int given_count, const RunArg *given, uint64_t seed,
                    EmuArg **args) {
     Maker m = {.arena = arena, .sink = sink, .func = func, .seed = seed, .dims.multiprocessors = 1};
+    m.room = memory_available() / 8 * 7;
     bool *seen = NEW_ARRAY(arena, bool, func->params.count + 1);
     *args = m.args = NEW_ARRAY(arena, EmuArg, func->params.count + 1);
     if (!check_names(&m, given_count, given)) return false;
