@@ -1,5 +1,6 @@
 // Kernels with their variants, programs, references.
 #include "frontend/sema.h"
+#include "ir/query.h"
 #include "ir/verify.h"
 #include "support/strbuf.h"
 #include <ctype.h>
@@ -15,29 +16,32 @@ int item_named(const Syntax *syntax, const char *name) {
 
 // ---- the stage of a kernel ----
 
-// Whether a statement can only stand before lower-tile-op: tile ops, fragments, loops over whole tiles.
-static bool is_tile_stage(const Block *block);
+// Whether a statement can only stand before lower-tile-op: tile ops, fragments, loops over whole tiles, and outside
+// of thread regions what one thread executes.
+static bool is_tile_stage(const Block *block, bool in_thread);
 
-static bool stmt_is_tile_stage(const Stmt *stmt) {
+static bool stmt_is_tile_stage(const Stmt *stmt, bool in_thread) {
+    if (!in_thread && (is_once(stmt) || binds_effect(stmt))) return true;
     switch (stmt->kind) {
     case STMT_DECL:
         return stmt->decl->scope == SCOPE_FRAGMENT || (stmt->decl->scope == SCOPE_SHARED && stmt->decl->layout);
     case STMT_CALL: return !(op_info(stmt->call.op)->stages & STAGE_BIT_THREAD);
     case STMT_FOR:
-        return stmt->loop.kind == LOOP_PARALLEL || stmt->loop.kind == LOOP_PIPELINED || is_tile_stage(&stmt->loop.body);
-    case STMT_WHILE: return is_tile_stage(&stmt->while_.body);
-    case STMT_IF: return is_tile_stage(&stmt->if_.then) || is_tile_stage(&stmt->if_.otherwise);
-    case STMT_BLOCK: return is_tile_stage(&stmt->block);
-    case STMT_GRID: return is_tile_stage(&stmt->grid.body);
-    case STMT_ROLE: return is_tile_stage(&stmt->role.body);
-    case STMT_THREAD: return is_tile_stage(&stmt->thread.body);
+        return stmt->loop.kind == LOOP_PARALLEL || stmt->loop.kind == LOOP_PIPELINED ||
+               is_tile_stage(&stmt->loop.body, in_thread);
+    case STMT_WHILE: return is_tile_stage(&stmt->while_.body, in_thread);
+    case STMT_IF: return is_tile_stage(&stmt->if_.then, in_thread) || is_tile_stage(&stmt->if_.otherwise, in_thread);
+    case STMT_BLOCK: return is_tile_stage(&stmt->block, in_thread);
+    case STMT_GRID: return is_tile_stage(&stmt->grid.body, in_thread);
+    case STMT_ROLE: return is_tile_stage(&stmt->role.body, in_thread);
+    case STMT_THREAD: return is_tile_stage(&stmt->thread.body, true);
     default: return false;
     }
 }
 
-static bool is_tile_stage(const Block *block) {
+static bool is_tile_stage(const Block *block, bool in_thread) {
     for (int i = 0; i < block->count; i++)
-        if (stmt_is_tile_stage(block->items[i])) return true;
+        if (stmt_is_tile_stage(block->items[i], in_thread)) return true;
     return false;
 }
 
@@ -171,7 +175,7 @@ static Func *build_variant(Sema *s, const Node *node, const char *name, const Ch
     else statements(s, node->kids[3]);
     resolve_boxes(s, node->kids[1]);
     end(s, &frame);
-    if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body)) {
+    if (kernel && has_thread(&func->body) && !is_tile_stage(&func->body, false)) {
         func->stage = STAGE_THREAD;
         mark_lowered(&func->body);
     }

@@ -241,3 +241,24 @@ Expr *expr_divisor(const Expr *expr) {
     int64_t constant;
     return by && !expr_const(by, &constant) ? by : NULL;
 }
+
+bool is_once(const Stmt *stmt) {
+    if (stmt->kind == STMT_STORE)
+        return stmt->store.buf->scope != SCOPE_LOCAL && stmt->store.buf->scope != SCOPE_FRAGMENT;
+    if (stmt->kind != STMT_CALL || stmt->call.op == OP_MBARRIER_WAIT) return false;
+    for (int i = 0; i < stmt->call.count; i++)
+        if (stmt->call.args[i].region) return true;
+    return stmt->call.op == OP_PRINT;
+}
+
+// A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier.
+static bool is_effect(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_PEER &&
+           expr->call.op != OP_CLUSTER_RANK;
+}
+
+bool binds_effect(const Stmt *stmt) {
+    bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+    return binds && stmt->let.value && any_expr(stmt->let.value, is_effect, NULL);
+}

@@ -112,9 +112,13 @@ bool block_any_expr(const Block *block, ExprTest *is, const void *what);
 bool expr_uses_any(const Expr *expr, const Map *vars);   // one of the variables that are keys of the map
 bool expr_is_var(const Expr *expr, const Var *var);      // the variable itself
 bool expr_calls(const Expr *expr, OpId op);
-Expr *expr_divisor(const Expr *expr);                   // of an integer division, where it is no constant; NULL: none
-bool expr_is_pure(const Expr *expr);                    // its evaluation has no effect, so it may be dropped
-bool block_loads(const Block *block, const Buf *buf);   // an element of it, in an expression
+
+// ---- outside of thread regions: what one thread of the CTA (or role) executes ----
+bool is_once(const Stmt *stmt);         // a store, an operation on memory, print
+bool binds_effect(const Stmt *stmt);    // a let, var or assignment of such an operation's result, which all threads get
+Expr *expr_divisor(const Expr *expr);   // of an integer division, where it is no constant; NULL: none
+bool expr_is_pure(const Expr *expr);    // its evaluation has no effect, so it may be dropped
+bool block_loads(const Block *block, const Buf *buf);         // an element of it, in an expression
 bool region_uses_var(const Region *region, const Var *var);   // where it begins
 bool stmt_uses_var(const Stmt *stmt, const Var *var);         // in its expressions, or below
 void expr_names(const Expr *expr, Map *names);                // adds the variables in it, as keys

@@ -182,18 +182,6 @@ static void stage_across(Staging *m, Stmt *stmt, Block *out) {
 
 // ---- effects of the CTA with a result ----
 
-// A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier.
-static bool is_effect(const Expr *expr, const void *what) {
-    (void)what;
-    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_PEER &&
-           expr->call.op != OP_CLUSTER_RANK;
-}
-
-static bool is_broadcast_effect(const Stmt *stmt) {
-    bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-    return binds && stmt->let.value && any_expr(stmt->let.value, is_effect, NULL);
-}
-
 static void stage_effect(Staging *m, Stmt *stmt, Block *out) {
     int64_t one = 1;
     Expr *value = stmt->let.value, *zero = e_int(m->arena, 0);
@@ -209,7 +197,7 @@ static void stage_effect(Staging *m, Stmt *stmt, Block *out) {
 static void find_effect(void *user, Stmt *stmt, const Facts *facts) {
     Staging *m = user;
     (void)facts;
-    if (is_broadcast_effect(stmt)) map_put(m->effects, stmt, stmt);
+    if (binds_effect(stmt)) map_put(m->effects, stmt, stmt);
 }
 
 // A staged store is faster if the global side takes wider vectors than the fragment's runs, or if a thread would test

@@ -76,16 +76,15 @@ static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) 
 // An operation that threads execute unchanged, with operands in physical coordinates.
 static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     OpId op = stmt->call.op;
-    bool touches_memory = false;
+    bool once = is_once(stmt);
     for (int i = 0; i < stmt->call.count; i++) {
         Arg *arg = &stmt->call.args[i];
         if (arg->value) arg->value = lower_expr(lower, arg->value);
-        if (arg->region) touches_memory = true, arg->region = lower_element(lower, arg->region);
+        if (arg->region) arg->region = lower_element(lower, arg->region);
     }
     if (op == OP_MBARRIER_ARRIVE && lower_counted_arrival(lower, stmt, out)) return;
     if (op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
-    bool by_one = (touches_memory && op != OP_MBARRIER_WAIT) || op == OP_PRINT;   // of the CTA
-    block_push(lower->arena, by_one ? lower_single_thread(lower, NULL, out) : out, stmt);
+    block_push(lower->arena, once ? lower_single_thread(lower, NULL, out) : out, stmt);
 }
 
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
