@@ -21,7 +21,7 @@ int item_named(const Syntax *syntax, const char *name) {
 static bool is_tile_stage(const Block *block, bool in_thread);
 
 static bool stmt_is_tile_stage(const Stmt *stmt, bool in_thread) {
-    if (!in_thread && (is_once(stmt) || binds_effect(stmt))) return true;
+    if (!in_thread && (is_single_thread(stmt) || binds_effect(stmt))) return true;
     switch (stmt->kind) {
     case STMT_DECL:
         return stmt->decl->scope == SCOPE_FRAGMENT || (stmt->decl->scope == SCOPE_SHARED && stmt->decl->layout);

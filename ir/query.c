@@ -242,7 +242,7 @@ Expr *expr_divisor(const Expr *expr) {
     return by && !expr_const(by, &constant) ? by : NULL;
 }
 
-bool is_once(const Stmt *stmt) {
+bool is_single_thread(const Stmt *stmt) {
     if (stmt->kind == STMT_STORE)
         return stmt->store.buf->scope != SCOPE_LOCAL && stmt->store.buf->scope != SCOPE_FRAGMENT;
     if (stmt->kind != STMT_CALL || stmt->call.op == OP_MBARRIER_WAIT) return false;

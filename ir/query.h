@@ -114,7 +114,7 @@ bool expr_is_var(const Expr *expr, const Var *var);      // the variable itself
 bool expr_calls(const Expr *expr, OpId op);
 
 // ---- outside of thread regions: what one thread of the CTA (or role) executes ----
-bool is_once(const Stmt *stmt);         // a store, an operation on memory, print
+bool is_single_thread(const Stmt *stmt);   // a store, an operation on memory, print
 bool binds_effect(const Stmt *stmt);    // a let, var or assignment of such an operation's result, which all threads get
 Expr *expr_divisor(const Expr *expr);   // of an integer division, where it is no constant; NULL: none
 bool expr_is_pure(const Expr *expr);    // its evaluation has no effect, so it may be dropped

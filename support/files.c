@@ -97,7 +97,7 @@ static mode_t usual_mode(void) {
     return 0666 & ~mask;
 }
 
-// A device or pipe, which cannot be replaced by rename. Nobody need ever read a named pipe: there has to be a reader.
+// A device or pipe, which cannot be replaced by rename. A named pipe needs a reader, or a write would wait for ever.
 static int open_to_put(const char *path, const struct stat *info, const char **why) {
     int fd = S_ISDIR(info->st_mode) ? (errno = EISDIR, -1) : open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
     bool waits = fd >= 0 && fcntl(fd, F_SETFL, O_WRONLY) == 0;   // then it writes what takes time, too

@@ -76,7 +76,7 @@ static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) 
 // An operation that threads execute unchanged, with operands in physical coordinates.
 static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     OpId op = stmt->call.op;
-    bool once = is_once(stmt);
+    bool single = is_single_thread(stmt);
     for (int i = 0; i < stmt->call.count; i++) {
         Arg *arg = &stmt->call.args[i];
         if (arg->value) arg->value = lower_expr(lower, arg->value);
@@ -84,7 +84,7 @@ static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (op == OP_MBARRIER_ARRIVE && lower_counted_arrival(lower, stmt, out)) return;
     if (op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
-    block_push(lower->arena, once ? lower_single_thread(lower, NULL, out) : out, stmt);
+    block_push(lower->arena, single ? lower_single_thread(lower, NULL, out) : out, stmt);
 }
 
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
