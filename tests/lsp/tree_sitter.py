@@ -18,8 +18,11 @@ import tempfile
 SOURCE, TILEC = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
 FOLDER = SOURCE / "editors/tree-sitter"
 DAMAGED = 500   # programs with one token too many, too few or another
-# tree-sitter has no reserved words: these are names for it wherever they are no keywords (`let if = 1`), so damage does not put them anywhere.
-RESERVED = set(b"const assume grid shared fragment local var let for unroll vectorized parallel pipelined while if else break return thread in".split())
+# tree-sitter has no reserved words: these are names for it wherever they are no keywords (`let if = 1`, `x: kernel[8]`), so damage does not
+# put them anywhere.
+RESERVED = set(b"const assume grid shared fragment local var let for unroll vectorized parallel pipelined while if else break return thread in "
+               b"async cluster consume cost fn import inout kernel layout macro ordered out persistent produce program raster readers reference "
+               b"regs role scratch slots step strides test threads tolerance tune when".split())
 TOKEN = re.compile(rb'"[^"\n]*"|//[^\n]*|\w+|<<=|>>=|[-+*/%&|^=<>!]=|<<|>>|&&|\|\||\.\.|\+:|->|\S')
 
 
