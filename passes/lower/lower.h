@@ -150,6 +150,8 @@ Buf *lower_physical(Lower *lower, Buf *shared);
 Region *lower_in_image(Lower *lower, Buf *shared, int count, Expr *const *indices);
 // An element operand (of atomics, loads, stores, mbarriers) in physical coordinates.
 Region *lower_element(Lower *lower, const Region *region);
+// The condition that all global elements of a lowered call are inside their tensors. NULL: always.
+Expr *lower_call_guard(Lower *lower, int count, const Arg *args);
 
 // Statements of a block (lower_tile_op.c); regions, roles and order barriers (lower_roles.c).
 void lower_block(Lower *lower, const Block *from, Block *to);

@@ -145,8 +145,24 @@ Expr *lower_load(Lower *lower, Expr *expr) {
     return guard ? e_select(arena, guard, expr, e_zero(arena, expr->type)) : expr;
 }
 
+Expr *lower_call_guard(Lower *lower, int count, const Arg *args) {
+    Expr *guard = NULL, *indices[LAYOUT_MAX_RANK];
+    for (int i = 0; i < count; i++) {
+        const Region *region = args[i].region;
+        if (!region || region->buf->scope != SCOPE_GLOBAL) continue;
+        for (int d = 0; d < region->count; d++) indices[d] = region->dims[d].start;
+        Expr *inside = access_guard(lower->arena, lower->facts, region->buf, region->count, indices);
+        guard = e_both(lower->arena, guard, inside);
+    }
+    return guard;
+}
+
 static Expr *lower_node(Mapper *mapper, Expr *expr) {
-    return expr->kind == EXPR_LOAD ? lower_load(mapper->user, expr) : expr;
+    Lower *lower = mapper->user;
+    if (expr->kind == EXPR_LOAD) return lower_load(lower, expr);
+    bool element = expr->kind == EXPR_CALL && op_is(expr->call.op, OP_CLASS_ELEMENT);
+    Expr *guard = element ? lower_call_guard(lower, expr->call.count, expr->call.args) : NULL;
+    return guard ? e_select(lower->arena, guard, expr, e_zero(lower->arena, expr->type)) : expr;
 }
 
 static Region *lower_operand(Mapper *mapper, Region *region) {

@@ -90,16 +90,8 @@ static Expr *version_replace(Mapper *mapper, Expr *expr) {
     return NULL;
 }
 
-// The condition that all global elements of a lowered call are inside their tensors. NULL: always.
-static Expr *call_guard(Version *version, int count, const Arg *args) {
-    Expr *guard = NULL, *indices[LAYOUT_MAX_RANK];
-    for (int i = 0; i < count; i++) {
-        const Region *region = args[i].region;
-        if (!region || region->buf->scope != SCOPE_GLOBAL) continue;
-        for (int d = 0; d < region->count; d++) indices[d] = region->dims[d].start;
-        guard = e_both(version->arena, guard, guard_of(version, region->buf, region->count, indices));
-    }
-    return guard;
+static Expr *call_guard(const Version *version, int count, const Arg *args) {
+    return version->inside ? NULL : lower_call_guard(version->lower, count, args);
 }
 
 // An atomic outside of the tensor returns 0, as a load does.

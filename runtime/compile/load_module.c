@@ -3,6 +3,7 @@
 #include "passes/grid/tile_counter.h"
 #include "runtime/compile/prune_variants.h"
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 double seconds_now(void) {
@@ -30,7 +31,13 @@ static const char *read_import(void *user, Arena *arena, const char *from, const
     FileText file;
     *resolved = path_beside(arena, from, path);
     *identity = path_identity(user, arena, *resolved);
-    if (loader->import_root && !path_is_within(*identity, path_identity(user, arena, loader->import_root))) {
+    const char *root = loader->import_root ? path_identity(user, arena, loader->import_root) : NULL;
+    struct stat info;
+    if (root && (stat(root, &info) != 0 || !S_ISDIR(info.st_mode))) {   // "", too, as an unset variable gives it
+        *why = arena_printf(arena, "the import root '%s' is no folder", loader->import_root);
+        return NULL;
+    }
+    if (root && !path_is_within(*identity, root)) {
         *why = "it is outside of the import root";
         return NULL;
     }
