@@ -184,14 +184,14 @@ static Func *build_variant(Sema *s, const Node *node, const char *name, const Ch
 
 // Again where a product asks for a shared buffer in other coordinates.
 static Func *build(Sema *s, const Node *node, const char *name, const ChoiceVec *choices) {
-    SharedMaps maps = {0}, *outer = s->maps;
+    SharedMaps *maps = NEW(s->arena, SharedMaps), *outer = s->maps;
     int errors = diag_errors(s->sink), diagnostics = diag_count(s->sink);
     Func *func;
-    s->maps = &maps;
+    s->maps = maps;
     for (bool again = true; again;) {
-        maps.declarations = map_new(s->arena);
+        maps->declarations = map_new(s->arena);
         func = build_variant(s, node, name, choices);
-        again = shared_maps_again(s, &maps, errors);
+        again = shared_maps_again(s, maps, errors);
         if (!again) break;
         diag_truncate(s->sink, diagnostics);
         reconsider_consts(s);
