@@ -15,7 +15,7 @@ import time
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 SKIPPED = 77
 CRASHES, HANGS = 3, 4   # the first byte of an input, as npy_seeds numbers them
-MINUTES, HANG = 0.4, 2
+MINUTES, HANG = 3, 2
 FUZZER = f"""
 #include <stddef.h>
 #include <stdint.h>
@@ -52,13 +52,13 @@ def main():
         findings = build / "findings" / "npy"
         found = {path.name.split("-")[0]: path.read_bytes()[0] for path in findings.iterdir()}
         faults = [text for fault, text in [
-            (found != {"crash": CRASHES, "timeout": HANGS}, f"findings: {found}"),
+            (not {"crash": CRASHES, "timeout": HANGS}.items() <= found.items(), f"findings: {found}"),   # and slow inputs, on a busy machine
             (done.returncode != 1, f"exit code {done.returncode}"),
             (str(findings) not in done.stdout, "the folder of the findings is not named"),
             (list(cwd.iterdir()), f"in the current folder: {list(cwd.iterdir())}"),
             (list(build.glob("tmp*")), "left in the build folder"),
             (not list((build / "corpus" / "npy").iterdir()), "no corpus"),
-            (seconds > MINUTES * 60 + 5, f"{seconds:.0f} seconds"),
+            (seconds > MINUTES * 60 + 30, f"{seconds:.0f} seconds"),
         ] if fault]
         if faults:
             print(done.stdout, *faults, sep="\n")

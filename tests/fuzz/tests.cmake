@@ -28,6 +28,6 @@ foreach(source ${fuzzers})
 endforeach()
 
 add_test(NAME fuzz_driver COMMAND ${Python3_EXECUTABLE} ${fuzz_folder}/driver_test.py ${PROJECT_SOURCE_DIR})
-tilec_tier("release:1" fuzz_driver)
+tilec_tier("release:2" fuzz_driver)
 set_tests_properties(fuzz_driver PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
                      REQUIRED_FILES "${fuzz_folder}/fuzz.py;${fuzz_folder}/driver_test.py")
