@@ -48,7 +48,7 @@ int64_t cooperative_rate(Arena *arena, const Target *target, const Func *kernel,
 // The tile m by n that a CTA stores, if it is a result of MMAs or a sum of such results, as in a GEMM, and its cost.
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost);
+bool cooperative_has_cost(Arena *arena, const Func *kernel);   // that a launch can compare
 // The coefficients of a source kernel (whose grid is not yet flat), but for its tile. Out: the number of steps of a
 // tile, in dims and scalars; NULL: unknown before the kernel runs. `aliased`: the epilogue is staged in an operand's tile.
-bool cooperative_has_cost(Arena *arena, const Func *kernel);   // that a launch can compare
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms);
