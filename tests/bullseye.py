@@ -63,6 +63,15 @@ def make_root():
     (root / "made").touch()
 
 
+def assembler():
+    """The first ptxas of PATH, or of a toolkit, that is a program: a script that calls one elsewhere does not work in the root."""
+    folders = [*map(pathlib.Path, os.environ["PATH"].split(os.pathsep)), *sorted(pathlib.Path("/usr/local").glob("cuda*/bin"))]
+    for path in (folder / "ptxas" for folder in folders):
+        if os.access(path, os.X_OK) and path.read_bytes()[:4] == b"\x7fELF":
+            return path
+    return None
+
+
 def fill(folder):
     """The package, examples and tests, as /tilec of the root."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -76,7 +85,7 @@ def fill(folder):
     for name in ("examples", "tests/python"):
         shutil.copytree(options.source / name, folder / name)
     (folder / "check.py").write_text(CHECK)
-    ptxas = shutil.which("ptxas", path=os.pathsep.join([os.environ["PATH"], "/usr/local/cuda/bin"]))
+    ptxas = assembler()
     (folder / "bin").mkdir(exist_ok=True)
     if ptxas:
         shutil.copy(ptxas, folder / "bin/ptxas")
