@@ -155,6 +155,20 @@ static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
     return LLVMFunctionType(gen->types.none, types, (unsigned)count, 0);
 }
 
+// In the order of kernel_type; each begins at a multiple of its alignment.
+static int64_t param_bytes(const Func *kernel) {
+    int64_t bytes = 0;
+    for (int i = 0; i < kernel->params.count + kernel->dims.count; i++) {
+        const Param *param = i < kernel->params.count ? &kernel->params.items[i] : NULL;
+        Type type = !param       ? kernel->dims.items[i - kernel->params.count]->type
+                    : param->buf ? TYPE_I64
+                                 : param->var->type;
+        int64_t align = type == TYPE_TENSORMAP ? tma_facts.map_align : type_bytes(type);
+        bytes = (bytes + align - 1) / align * align + type_bytes(type);
+    }
+    return bytes;
+}
+
 // ---- kernels ----
 
 static void set_attribute(Gen *gen, const char *key, const char *value) {
@@ -218,6 +232,14 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
     }
 }
 
+static void check_params(Gen *gen, const Func *kernel) {
+    int64_t bytes = param_bytes(kernel);
+    if (bytes <= gen->target->param_bytes) return;
+    diag(gen->sink, kernel->loc, T_PARAM_BYTES, kernel->name, (long long)bytes, gen->target->name,
+         (long long)gen->target->param_bytes);
+    gen->kernel.abandoned = true;
+}
+
 static void open_body(Gen *gen) {
     Label entry = new_label(gen, "entry"), start = new_label(gen, "start");
     LLVMPositionBuilderAtEnd(gen->builder, entry);
@@ -255,6 +277,7 @@ static void start_cluster(Gen *gen) {
 static void emit_kernel(Gen *gen, const Func *kernel) {
     const Stmt *grid = grid_of(gen, kernel);
     start_kernel(gen, kernel, grid);
+    check_params(gen, kernel);
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
     gen->kernel.function = LLVMAddFunction(gen->llvm.module, symbol, kernel_type(gen, kernel));
     LLVMSetFunctionCallConv(gen->kernel.function, LLVMPTXKernelCallConv);

@@ -3,7 +3,8 @@
 // caches: NVIDIA's architecture white papers.
 //
 // The PTX version is the lowest with everything the row promises: 7.0 brought cp.async and mma of bf16 and tf32, 8.0
-// sm_90a, 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a. Lower versions load with older drivers.
+// sm_90a, 8.1 parameters of more than 4,352 bytes, 8.4 mma of fp8, 8.6 sm_100a, 8.7 sm_120a, 8.8 sm_103a and sm_121a.
+// Lower versions load with older drivers.
 #include "target/target.h"
 #include <string.h>
 
@@ -15,7 +16,7 @@ enum { KB = 1024, MB = 1024 * KB };
     .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24,                   \
     .registers_loader = 40, .registers_gatherer = 64, .banks = 32, .bank_bytes = 4, .sector_bytes = 32,                \
     .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8, .vector_bytes = 16, .max_barriers = 16,            \
-    .max_grid = INT32_MAX,                                                                                             \
+    .max_grid = INT32_MAX, .param_bytes = 32764,                                                                       \
     .costs = {.arithmetic = 1,                                                                                         \
               .function = 8,                                                                                           \
               .sector = 4,                                                                                             \
@@ -43,9 +44,9 @@ enum { KB = 1024, MB = 1024 * KB };
 #define BLACKWELL (HOPPER | BIT(LDMATRIX_BYTES))
 
 static const Target targets[] = {
-    {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .threads_multiprocessor = 2048, .ptx_feature = "+ptx80",
+    {COMMON, NO_CLUSTERS, SHARED(164), .name = "sm_80", .threads_multiprocessor = 2048, .ptx_feature = "+ptx81",
      .summary = "Ampere: A100, A30", .features = AMPERE, .multiprocessors = 108, L2(40)},
-    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .threads_multiprocessor = 1536, .ptx_feature = "+ptx80",
+    {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_86", .threads_multiprocessor = 1536, .ptx_feature = "+ptx81",
      .summary = "Ampere: A10, A40, RTX 30", .features = AMPERE, .multiprocessors = 84, L2(6)},
     {COMMON, NO_CLUSTERS, SHARED(100), .name = "sm_89", .threads_multiprocessor = 1536, .ptx_feature = "+ptx84",
      .summary = "Ada: L4, L40, RTX 40", .features = ADA | BIT(MMA_FP8_UNITS), .multiprocessors = 128, L2(48)},

@@ -95,7 +95,7 @@ enum { COST_CLOCK = 4 };   // units of WarpCosts in a clock
 
 typedef struct Target {
     const char *name;          // "sm_90a": what --target takes, LLVM's cpu name and ptxas's -arch
-    const char *ptx_feature;   // LLVM feature string for the PTX version, "+ptx80"
+    const char *ptx_feature;   // LLVM feature string for the PTX version, "+ptx81"
     const char *summary;       // "Hopper: H100, H200"
     unsigned features;         // bit per Feature
     int warp_lanes;            // 32
@@ -124,6 +124,7 @@ typedef struct Target {
     int vector_bytes;        // widest load or store of a thread
     int max_barriers;        // named barriers
     int64_t max_grid;        // CTAs along x
+    int64_t param_bytes;     // most of a kernel's parameters (PTX ISA, "Kernel Function Parameters")
     int max_cluster, cluster_most;   // CTAs of a cluster: portable, and non-portable (opt-in); 1: no clusters
     // A TMA load to an address in the cluster's window of shared memory calls a slow path that checks whose memory it
     // is.

@@ -122,32 +122,19 @@ static CudaFunction function_of(const DeviceModule *l, const PlanVariant *varian
     return NULL;
 }
 
-enum { MAX_MAPS = 4096 / sizeof(TensorMapBytes) };
-
-static bool encode_maps(DiagSink *sink, const DeviceModule *l, const Action *a, TensorMapBytes *maps, void **params) {
-    int count = a->variant->maps.count;
-    if (count > MAX_MAPS) {
-        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many tensor maps");
-        return false;
-    }
-    for (int i = 0; i < count; i++) {
+static bool encode_maps(DiagSink *sink, const DeviceModule *l, const Action *a) {
+    TensorMapBytes *maps = a->map_room;
+    for (int i = 0; i < a->variant->maps.count; i++) {
         if (!map_encode(&l->driver, sink, l->maps, &a->maps[i], &maps[i])) return false;
-        params[a->variant->maps.items[i].at] = &maps[i];
+        a->slots[a->variant->maps.items[i].at] = &maps[i];
     }
     return true;
 }
 
 static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, CudaStream stream) {
-    enum { MAX_PARAMS = 4096 / 8 };   // a kernel's parameters have 4 KiB (PTX ISA, .param)
-    void *params[MAX_PARAMS];
-    if (a->param_count > MAX_PARAMS) {
-        diag(sink, NOWHERE, T_BAD_ARTEFACT, "a kernel has too many parameters");
-        return false;
-    }
     for (int i = 0; i < a->param_count; i++)
-        params[i] = &a->params[i];   // little endian: the scalar is in the low bytes
-    TensorMapBytes maps[MAX_MAPS];
-    if (!encode_maps(sink, l, a, maps, params)) return false;
+        a->slots[i] = &a->params[i];   // little endian: the scalar is in the low bytes
+    if (!encode_maps(sink, l, a)) return false;
     // The kernel itself waits for earlier kernels (griddepcontrol.wait), so it may start early.
     CudaLaunchAttribute pdl = {.id = CUDA_LAUNCH_PDL, .value.pdl = 1};
     CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
@@ -156,7 +143,7 @@ static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, C
                          .stream = stream,
                          .attributes = &pdl,
                          .attribute_count = a->grid <= (int64_t)a->variant->pdl * l->device.multiprocessors};
-    CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), params, NULL);
+    CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), a->slots, NULL);
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }
 

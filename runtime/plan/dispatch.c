@@ -13,6 +13,7 @@
 // Contracts (`assume`) are checked after the choice: a violated contract is an error, and no other variant is tried.
 #include "ir/query.h"
 #include "runtime/plan/plan.h"
+#include "target/target.h"
 #include <limits.h>
 #include <string.h>
 
@@ -440,6 +441,14 @@ static bool is_map(const PlanVariant *v, int at) {
     return false;
 }
 
+void action_room(Arena *arena, Action *action) {
+    size_t align = (size_t)tma_facts.map_align, maps = (size_t)action->variant->maps.count;
+    action->slots = NEW_ARRAY(arena, void *, action->param_count + 1);
+    if (maps == 0) return;
+    char *room = arena_alloc(arena, maps * (size_t)type_bytes(TYPE_TENSORMAP) + align);
+    action->map_room = room + (align - (uintptr_t)room % align) % align;
+}
+
 // Parameter bits in the kernel's order: arguments with tensor maps in between, then dims.
 static bool fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
     const PlanVariant *v = frame->variant;
@@ -448,6 +457,7 @@ static bool fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args
     action->bases = NEW_ARRAY(r->arena, int, action->param_count);
     for (int i = 0; i < action->param_count; i++) action->bases[i] = BASE_NONE;
     action->maps = NEW_ARRAY(r->arena, MapRequest, v->maps.count + 1);
+    action_room(r->arena, action);
     uint64_t *next = action->params;
     for (int i = 0; i < v->params.count; i++) {
         while (is_map(v, (int)(next - action->params))) next++;

@@ -184,6 +184,7 @@ static Action take_action(Arena *arena, Words *words, const Bases *bases) {
     action.params = NEW_ARRAY(arena, uint64_t, action.param_count);
     action.bases = NEW_ARRAY(arena, int, action.param_count);
     action.maps = NEW_ARRAY(arena, MapRequest, maps + 1);
+    action_room(arena, &action);
     for (int i = 0; i < action.param_count; i++) action.params[i] = take_based(words, bases, &action.bases[i]);
     for (int i = 0; i < maps; i++, words->next += REQUEST_WORDS) {
         memcpy(&action.maps[i], words->next, sizeof action.maps[i]);

@@ -216,6 +216,8 @@ typedef struct Action {
     uint64_t *params;   // [param_count] bits of each parameter: pointer, scalar or dim; 0 for a tensor map
     int *bases;         // [param_count] base of each address, BASE_NONE for other parameters
     MapRequest *maps;   // [variant->maps.count]
+    void **slots;       // [param_count] room for what the driver takes: where each parameter's bits are
+    void *map_room;     // the same for encoded tensor maps
     uint64_t address;   // fill: sets `count` elements of `width` bytes to `pattern`
     int base;           // base of that address
     int64_t count;
@@ -237,6 +239,8 @@ typedef struct LaunchMemory {
     uint64_t zeroed;   // zeroed scratch, already zero; 0: take it from the workspace and fill it first
 } LaunchMemory;
 
+// Makes the room that an action with a variant and its param_count needs at the driver.
+void action_room(Arena *arena, Action *action);
 // Chooses variants, checks `assume` contracts and computes the actions. The sizes of scratch are in `out`: dispatch
 // with a zero `memory` first to learn them. False: reported.
 bool plan_dispatch(Arena *arena, DiagSink *sink, const Plan *plan, const PlanEntry *entry, int count,
