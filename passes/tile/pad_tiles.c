@@ -1,4 +1,4 @@
-// Pads tiles with columns that no product reads, so that a tile has whole swizzle spans.
+// Pads tiles with columns, so that a tile has whole swizzle spans.
 //
 // wgmma takes any number of columns that is a multiple of 8. A right operand that is contiguous along n lies in panels
 // as wide as a swizzle's span, of 16 elements of 16 bits at least; with 40 columns half of the last panel is over:
@@ -10,9 +10,18 @@
 // TMA loads these columns from the tensor, or zeros, and the instruction, of 40 columns, does not read them. They cost
 // shared memory and memory traffic.
 //
+// Operands that are contiguous along k must have a multiple of 16 columns (of 16 bits). A head of 72 elements has not. But
+// where the tile holds all of the tensor's columns, those that are added are beyond the tensor, so they are zeros, and
+// the product may read them:
+//
+//     shared Qs: bf16[64, 72], Ks: bf16[64, 72];            shared Qs: bf16[64, 96], Ks: bf16[64, 96];
+//     copy(Q[h, i * 64, 0], Qs);                  =>        copy(Q[h, i * 64 +: 64, 0 +: 96], Qs);
+//     gemm(Qs, Ks.T, s);                                    gemm(Qs[:, 0 +: 80], Ks[:, 0 +: 80].T, s);
+//
 // Wide panels are worth some padding: with boxes of 32 bytes a product has half of the speed of 128 bytes
 // (docs/notebook/hopper.md). So a tile gets up to a third more columns for wider panels, where shared memory has room.
 #include "ir/build.h"
+#include "ir/facts.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
@@ -27,7 +36,8 @@ typedef struct TilePadding {
     Map *wider;   // a tile -> the one in its place
     Map *stays;   // tiles that are used in another way
     Subst *subst;
-    int span;   // the widest that is tried
+    int span;       // the widest that is tried
+    Facts *facts;   // of the kernel
 } TilePadding;
 
 // ---- which ----
@@ -46,14 +56,45 @@ static int64_t wider_columns(const Buf *tile, int span) {
     return wider;
 }
 
-static bool lacks_columns(const TilePadding *w, const Stmt *gemm) {
-    const Region *b = ARG(gemm, GEMM, b).region;
-    const Buf *tile = b->buf;
+// What the product takes of a tile's columns.
+typedef enum { READS_N, READS_K, READS_OTHER } ColumnUse;
+
+static ColumnUse column_use(const Stmt *gemm, const Region *region) {
+    const Buf *tile = region->buf;
+    GemmOp op = gemm_of(gemm);
+    if ((region != op.a && region != op.b) || tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->layout)
+        return READS_OTHER;
+    if (!region_is_whole(region)) return READS_OTHER;
+    if (region == op.b && !region->transposed) return READS_N;
+    return region->transposed == (region == op.b) ? READS_K : READS_OTHER;
+}
+
+static bool lacks_n(const TilePadding *w, const Stmt *gemm) {
+    const Region *b = gemm_of(gemm).b;
     WgmmaInfo info;
-    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->layout || b->transposed || !region_is_whole(b))
-        return false;
-    int64_t columns = buf_extent(tile, 1);
-    return gemm_wgmma(w->target, gemm, columns, &info) && info.can_transpose && wider_columns(tile, w->span) != columns;
+    if (column_use(gemm, b) != READS_N) return false;
+    int64_t columns = buf_extent(b->buf, 1);
+    return gemm_wgmma(w->target, gemm, columns, &info) && info.can_transpose &&
+           wider_columns(b->buf, w->span) != columns;
+}
+
+static bool lacks_k(const TilePadding *w, const Stmt *gemm) {
+    GemmOp op = gemm_of(gemm);
+    WgmmaInfo info;
+    return column_use(gemm, op.a) == READS_K && column_use(gemm, op.b) == READS_K &&
+           gemm_wgmma(w->target, gemm, region_extent(op.acc, 1), &info) && buf_extent(op.a->buf, 1) % info.k != 0;
+}
+
+// The columns of an operand along k, in whole steps of the instruction.
+static int64_t steps_columns(const TilePadding *w, const Stmt *gemm, const Region *operand) {
+    WgmmaInfo info;
+    gemm_wgmma(w->target, gemm, region_extent(gemm_of(gemm).acc, 1), &info);
+    return (buf_extent(operand->buf, 1) + info.k - 1) / info.k * info.k;
+}
+
+// The product has another right operand, or other operands, after the padding.
+static bool lacks_columns(const TilePadding *w, const Stmt *gemm) {
+    return is_call(gemm, OP_GEMM) && (lacks_n(w, gemm) || lacks_k(w, gemm));
 }
 
 static Buf *wider_tile(const TilePadding *w, const Buf *tile) {
@@ -64,32 +105,64 @@ static Buf *wider_tile(const TilePadding *w, const Buf *tile) {
     return wider;
 }
 
+static void widen(TilePadding *w, Buf *tile) {
+    if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
+}
+
 static void find_narrow(TilePadding *w, const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
-        if (!is_call(stmt, OP_GEMM) || !lacks_columns(w, stmt)) continue;
-        Buf *tile = gemm_of(stmt).b->buf;
-        if (!map_has(w->wider, tile)) map_put(w->wider, tile, wider_tile(w, tile));
+        if (!is_call(stmt, OP_GEMM)) continue;
+        if (lacks_n(w, stmt)) widen(w, gemm_of(stmt).b->buf);
+        if (!lacks_k(w, stmt)) continue;
+        widen(w, gemm_of(stmt).a->buf);
+        widen(w, gemm_of(stmt).b->buf);
     }
 }
 
-// The statement loads all of the tile from a tensor, along the tensor's last dim.
-static bool loads_all(const Stmt *stmt, const Buf *tile) {
+// The statement loads all of the tile from a tensor, along the tensor's last dim. `padded`: what it would load of added
+// columns is beyond the tensor, so they are zeros.
+static bool loads_all(const TilePadding *w, const Stmt *stmt, const Buf *tile, bool *padded) {
     CopyOp copy;
+    int64_t columns = buf_extent(tile, 1);
     if (!match_copy(stmt, &copy) || copy.dst->buf != tile || copy.dst->transposed || !region_is_whole(copy.dst))
         return false;
+    const Buf *tensor = copy.src->buf;
     const RegionDim *last = &copy.src->dims[copy.src->count - 1];
-    return copy.src->buf->scope == SCOPE_GLOBAL && !copy.src->transposed &&
-           expr_is_int(last->extent, buf_extent(tile, 1)) && last->tile == buf_extent(tile, 1);
+    if (tensor->scope != SCOPE_GLOBAL || copy.src->transposed || last->tile != columns ||
+        !expr_is_int(last->extent, columns))
+        return false;
+    Expr *end = e_add(w->arena, last->start, e_int(w->arena, columns));
+    *padded = prove(w->facts, e_ge(w->arena, end, tensor->shape[tensor->rank - 1]));
+    return true;
 }
 
+// The product takes the tile with its added columns, or what it needs of them.
+static bool takes_wider(const TilePadding *w, const Stmt *gemm, const Region *region) {
+    ColumnUse use = column_use(gemm, region);
+    return (use == READS_N && lacks_n(w, gemm)) || (use == READS_K && lacks_k(w, gemm));
+}
+
+// Tiles with a use that does not allow for more columns. Of a product along k both operands get them, or none.
 static void find_other(TilePadding *w, const Func *kernel) {
+    Map *unknown = map_new(w->arena);   // tiles whose added columns may not be zeros
     FOR_EACH_STMT (stmt, &kernel->body)
         for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
             const Region *region = call_region(stmt, i);
-            if (!region || !map_has(w->wider, region->buf) || loads_all(stmt, region->buf)) continue;
-            bool right = is_call(stmt, OP_GEMM) && region == gemm_of(stmt).b;
-            if (!right || !lacks_columns(w, stmt)) map_put(w->stays, region->buf, w);
+            bool padded = true;
+            if (!region || !map_has(w->wider, region->buf)) continue;
+            bool loads = loads_all(w, stmt, region->buf, &padded);
+            if (!loads && !(is_call(stmt, OP_GEMM) && takes_wider(w, stmt, region))) map_put(w->stays, region->buf, w);
+            if (!padded) map_put(unknown, region->buf, w);
         }
+    for (int stays = -1; stays != map_count(w->stays);) {
+        stays = map_count(w->stays);
+        FOR_EACH_STMT (stmt, &kernel->body) {
+            if (!is_call(stmt, OP_GEMM) || !lacks_k(w, stmt)) continue;
+            const Buf *a = gemm_of(stmt).a->buf, *b = gemm_of(stmt).b->buf;
+            bool stay = map_has(w->stays, a) || map_has(w->stays, b) || map_has(unknown, a) || map_has(unknown, b);
+            if (stay) map_put(w->stays, a, w), map_put(w->stays, b, w);
+        }
+    }
 }
 
 // ---- whether there is room ----
@@ -128,7 +201,12 @@ static void pad_call(const TilePadding *w, Stmt *stmt) {
             last->extent = e_int(w->arena, columns);
             last->tile = columns;
             ARG(stmt, COPY, src) = arg_region(from);
-            piece = region_whole(w->arena, wider);
+        }
+        if (is_call(stmt, OP_COPY)) piece = region_whole(w->arena, wider);
+        if (is_call(stmt, OP_GEMM) && column_use(stmt, region) == READS_K) {   // zeros of the last step, no others
+            int64_t k = steps_columns(w, stmt, region);
+            piece->dims[1].extent = e_int(w->arena, k);
+            piece->dims[1].tile = k;
         }
         stmt->call.args[i] = arg_region(piece);
     }
@@ -150,13 +228,14 @@ static void pad_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
 bool tiles_lack_columns(const Target *target, const Func *kernel) {
     TilePadding w = {.target = target};
     FOR_EACH_STMT (stmt, &kernel->body)
-        if (is_call(stmt, OP_GEMM) && lacks_columns(&w, stmt)) return true;
+        if (lacks_columns(&w, stmt)) return true;
     return false;
 }
 
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel) {
     TilePadding w = {.arena = arena, .target = target, .stays = map_new(arena), .subst = subst_new(arena)};
     if (!tiles_lack_columns(target, kernel)) return false;
+    w.facts = facts_new(arena, kernel);
     Specialization how = specialization_of(arena, target, kernel);
     int64_t staging = specialized_staging(arena, target, kernel, &how);
     for (w.span = 0; w.span < TMA_SPANS; w.span++) {

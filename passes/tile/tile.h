@@ -19,7 +19,8 @@
 // A copy of the tile-stage kernel with its operands swapped or its tiles padded, and how it is then specialized; NULL: it
 // stays as it is.
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how);
-// In place: adds columns to right operands that are contiguous along n and whose rows are no whole swizzle spans.
+// In place: adds columns to right operands that are contiguous along n and whose rows are no whole swizzle spans, and
+// to operands along k that hold all columns of a tensor, and not a multiple of the instruction's k.
 // False: no tile can be padded. The caller decides whether the kernel is better for it.
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
 bool tiles_lack_columns(const Target *target, const Func *kernel);
