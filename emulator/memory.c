@@ -203,7 +203,7 @@ Mask place_offsets(Agent *agent, const Place *place, Mask mask, const int64_t *s
 }
 
 // ---- what an access means for races and bank conflicts ----
-static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, bool write) {
+static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets, Touch touch) {
     const Machine *machine = agent->cta->machine;
     if (mem->scope == SCOPE_SHARED && agent->warp) {
         int64_t bytes[LANES];
@@ -212,7 +212,7 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
         if (!machine->options.races) return;
         for (Mask m = mask; m; m &= m - 1) {
             int l = __builtin_ctz(m);
-            race_shared(agent, l, bytes[l], mem->bytes, write ? TOUCH_WRITE : TOUCH_READ, mem, agent->pc);
+            race_shared(agent, l, bytes[l], mem->bytes, touch, mem, agent->pc);
         }
         return;
     }
@@ -225,9 +225,8 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
     if (mem->scope == SCOPE_GLOBAL && !mem->cells && !machine->code->dependent) return;
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
-        if (agent->parallel) race_iteration(agent, l, mem, offsets[l], write, agent->pc);
-        if (mem->scope == SCOPE_GLOBAL)
-            race_global(agent, l, mem, offsets[l], 1, write ? TOUCH_WRITE : TOUCH_READ, agent->pc);
+        if (agent->parallel) race_iteration(agent, l, mem, offsets[l], touch, agent->pc);
+        if (mem->scope == SCOPE_GLOBAL) race_global(agent, l, mem, offsets[l], 1, touch, agent->pc);
     }
 }
 
@@ -274,7 +273,7 @@ void access_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) 
     } else {
         elements_gather(mem->type, data, offsets, mask, out->w);
     }
-    note_access(agent, mem, mask, offsets, false);
+    note_access(agent, mem, mask, offsets, TOUCH_READ);
 }
 
 static void access_ready(Agent *agent, const Mem *mem, Mask mask, const int64_t *offsets) {
@@ -302,7 +301,7 @@ void access_store(Agent *agent, const Instr *in, const Place *place, const Lanes
     if (converts(mem->type, from))
         for (Mask m = mask; m; m &= m - 1)
             converted.w[__builtin_ctz(m)] = word_convert(mem->type, from, value->w[__builtin_ctz(m)]);
-    note_access(agent, mem, mask, offsets, true);
+    note_access(agent, mem, mask, offsets, TOUCH_WRITE);
     uint8_t *data = mem_data(agent->cta, mem);
     bool spins = agent->cta->machine->code->spins;
     Lanes before = {0}, after = {0};

@@ -87,16 +87,15 @@ static const char *toucher_text(const Toucher *a) {
     return a->agent ? thread_text(a->agent, (int)a->lane) : party_text(a->cta, (int)a->thread);
 }
 
-const char *touch_text(bool write, bool atomic) {
-    return atomic ? "atomically accesses" : write ? "writes" : "reads";
+const char *touch_text(Touch touch) {
+    return touch_is_atomic(touch) ? "atomically accesses" : touch == TOUCH_WRITE ? "writes" : "reads";
 }
 
-static void report_race(const Toucher *a, int64_t element, uint32_t other, bool other_writes, bool other_atomic,
-                        int other_pc) {
+static void report_race(const Toucher *a, int64_t element, uint32_t other, Touch other_touch, int other_pc) {
     Machine *machine = a->cta->machine;
-    Diag *d = emu_report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
-                              toucher_text(a), touch_text(a->touch == TOUCH_WRITE, a->touch == TOUCH_ATOMIC),
-                              party_text(a->cta, (int)other), touch_text(other_writes, other_atomic));
+    Diag *d =
+        emu_report_pair(machine, a->pc, other_pc, T_EMU_RACE, element_text(machine->arena, a->mem, element),
+                        toucher_text(a), touch_text(a->touch), party_text(a->cta, (int)other), touch_text(other_touch));
     if (d) diag_label(d, a->mem->buf->loc, "'%s' is declared here", a->mem->buf->name);
 }
 
@@ -126,7 +125,7 @@ static void check_fenced(const Toucher *a, const LastWrite *write,
 
 static void check_write(const Toucher *a, const LastWrite *write, int64_t element) {
     if (!write->epoch || same_thread(a, write->thread)) return;
-    if (a->knows[write->thread] < write->epoch) report_race(a, element, write->thread, true, false, write->pc);
+    if (a->knows[write->thread] < write->epoch) report_race(a, element, write->thread, TOUCH_WRITE, write->pc);
     else if (!a->agent && a->mem->scope == SCOPE_SHARED) check_fenced(a, write, element);
 }
 
@@ -157,13 +156,13 @@ static void push_more(Races *races, Arena *arena, uint32_t *list, Reader reader)
 }
 
 static bool same_moment(const Toucher *a, const Reader *reader) {
-    return reader->lanes && reader->warp == a->warp && reader->epoch == a->epoch &&
-           reader->atomic == (a->touch == TOUCH_ATOMIC);
+    return reader->lanes && reader->warp == a->warp && reader->epoch == a->epoch && reader->touch == a->touch;
 }
 
-// An access ordered after this one is ordered after that reader too, and it conflicts with the same accesses.
+// An access ordered after this one is ordered after that reader too, and what conflicts with that one does with this.
 static bool replaces(const Toucher *a, const Reader *reader) {
-    return !reader->lanes || (reader->atomic == (a->touch == TOUCH_ATOMIC) && unordered_lane(a, reader) < 0);
+    bool covers = reader->touch == a->touch || reader->touch == TOUCH_ATOMIC_READ;
+    return !reader->lanes || (covers && unordered_lane(a, reader) < 0);
 }
 
 static void add_reader(const Toucher *a, Readers *readers) {
@@ -183,14 +182,14 @@ static void add_reader(const Toucher *a, Readers *readers) {
     }
     if (replace) drop_more(races, readers);
     else push_more(races, a->cta->machine->arena, &readers->more, readers->latest);
-    readers->latest = (Reader){a->epoch, a->warp, bit, a->pc, a->touch == TOUCH_ATOMIC};
+    readers->latest = (Reader){a->epoch, a->warp, bit, a->pc, a->touch};
 }
 
 static bool check_reader(const Toucher *a, const Reader *reader, int64_t element) {
-    if (a->touch == TOUCH_READ ? !reader->atomic : a->touch == TOUCH_ATOMIC && reader->atomic) return true;
+    if (!touches_conflict(a->touch, reader->touch)) return true;
     int lane = unordered_lane(a, reader);
     if (lane < 0) return true;
-    report_race(a, element, reader->warp * LANES + (uint32_t)lane, false, reader->atomic, reader->pc);
+    report_race(a, element, reader->warp * LANES + (uint32_t)lane, reader->touch, reader->pc);
     return false;
 }
 
@@ -405,33 +404,29 @@ void races_watch(Machine *machine, Mem *mem, int64_t elements) {   // a tensor t
 }
 
 // ---- iterations of a parallel loop ----
-static void report_iterations(Agent *agent, const Mem *mem, int64_t element, bool write, int64_t other,
-                              bool other_writes, int lane, int pc, int other_pc) {
+static void report_iterations(Agent *agent, const Mem *mem, int64_t element, Touch touch, int64_t other,
+                              Touch other_touch, int lane, int pc, int other_pc) {
     Machine *machine = agent->cta->machine;
     const char *mine = thread_text(agent, lane);
     const char *theirs = thread_text(agent, (int)(other - 1 - agent->parallel->base));
     Diag *d = emu_report_pair(machine, pc, other_pc, T_EMU_CONFLICT, element_text(machine->arena, mem, element), mine,
-                              touch_text(write, false), theirs, touch_text(other_writes, false));
+                              touch_text(touch), theirs, touch_text(other_touch));
     if (d) diag_label(d, mem->buf->loc, "'%s' is declared here", mem->buf->name);
 }
 
-static void touch_iteration(Agent *agent, int lane, const Mem *mem, IterCell *cell, int64_t element, bool write,
+static void touch_iteration(Agent *agent, int lane, const Mem *mem, IterCell *cell, int64_t element, Touch touch,
                             int pc) {
     uint32_t seq = agent->cta->machine->loop_seq;
     int64_t me = agent->parallel->base + lane + 1;
     if (cell->seq != seq) *cell = (IterCell){.seq = seq};
-    if (cell->writer && cell->writer != me)
-        report_iterations(agent, mem, element, write, cell->writer, true, lane, pc, cell->w_pc);
-    if (!write) {
-        if (!cell->reader) cell->reader = me;
-        else if (cell->reader != me) cell->reader_2 = me;
-        cell->r_pc = pc;
-        return;
+    for (Touch kind = 0; kind < TOUCH_KINDS; kind++) {
+        int64_t other = cell->firsts[kind] == me ? cell->others[kind] : cell->firsts[kind];
+        if (other && touches_conflict(touch, kind))
+            report_iterations(agent, mem, element, touch, other, kind, lane, pc, cell->pcs[kind]);
     }
-    int64_t other = cell->reader && cell->reader != me ? cell->reader : cell->reader_2 != me ? cell->reader_2 : 0;
-    if (other) report_iterations(agent, mem, element, write, other, false, lane, pc, cell->r_pc);
-    cell->writer = me;
-    cell->w_pc = pc;
+    if (!cell->firsts[touch]) cell->firsts[touch] = me;
+    else if (cell->firsts[touch] != me) cell->others[touch] = me;
+    cell->pcs[touch] = pc;
 }
 
 static IterCell *iter_cells(Cta *cta, const Mem *mem) {
@@ -448,9 +443,9 @@ static IterCell *iter_cells(Cta *cta, const Mem *mem) {
     return cta->shared_iters + mem->offset / code->granule;
 }
 
-void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc) {
+void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int pc) {
     IterCell *cells = iter_cells(agent->cta, mem);
     if (!cells) return;
     for (int64_t at = element * mem->unit; at < (element + 1) * mem->unit; at++)
-        touch_iteration(agent, lane, mem, &cells[at], element, write, pc);
+        touch_iteration(agent, lane, mem, &cells[at], element, touch, pc);
 }

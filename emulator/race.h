@@ -17,7 +17,13 @@ typedef struct GlobalCell GlobalCell;
 typedef struct IterCell IterCell;
 typedef struct Races Races;
 
-typedef enum { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC } Touch;
+typedef enum {
+    TOUCH_READ,
+    TOUCH_WRITE,
+    TOUCH_ATOMIC,        // an update, a store with a memory order
+    TOUCH_ATOMIC_READ,   // a load with one
+    TOUCH_KINDS,
+} Touch;
 
 // Asynchronous units have components in clocks, as threads have.
 typedef enum {
@@ -44,7 +50,7 @@ void races_meet(Cta *cta);            // each CTA of the cluster learns what the
 // ---- accesses ----
 void race_shared(Agent *agent, int lane, int64_t byte, int bytes, Touch touch, const Mem *mem, int pc);
 void race_global(Agent *agent, int lane, const Mem *mem, int64_t element, int count, Touch touch, int pc);
-void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, bool write, int pc);
+void race_iteration(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int pc);
 void race_peer(Agent *agent, int lane, Cta *peer, const Mem *mem, int64_t element,
                Touch touch);   // in the memory of another CTA of the cluster
 // An access of another CTA to this one's shared memory that none of its threads is ordered after; -1: none. *byte:

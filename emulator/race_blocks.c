@@ -238,42 +238,40 @@ void races_meet(Cta *cta) {
         learn_all(machine, &block_known(machine, cta->members[rank].index)->known, &all, WHOLE, 0);
 }
 
-static void report_blocks(Agent *agent, int lane, const Mem *mem, int64_t element, Touch touch, int64_t other,
-                          bool other_writes, bool other_atomic, int pc, int other_pc) {
+static void check_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element,
+                         const BlockTouch *now, const BlockTouch *before) {
     Machine *machine = agent->cta->machine;
-    const char *who = arena_printf(machine->arena, "CTA %lld", (long long)other);
-    emu_report_pair(machine, pc, other_pc, T_EMU_CTA_RACE, element_text(machine->arena, mem, element),
-                    thread_text(agent, lane), touch_text(touch == TOUCH_WRITE, touch == TOUCH_ATOMIC), who,
-                    touch_text(other_writes, other_atomic));
+    if (!before->block || before->block == now->block || !touches_conflict(now->touch, before->touch)) return;
+    if (party_knows(machine, party, before->block - 1, &before->when)) return;
+    const char *who = arena_printf(machine->arena, "CTA %lld", (long long)before->block - 1);
+    emu_report_pair(machine, now->pc, before->pc, T_EMU_CTA_RACE, element_text(machine->arena, mem, element),
+                    thread_text(agent, lane), touch_text(now->touch), who, touch_text(before->touch));
+}
+
+// A plain read conflicts with more than one with a memory order, which takes the place of none.
+static void remember_read(GlobalCell *cell, const BlockTouch *now) {
+    bool keeps = cell->read.block && cell->read.touch == TOUCH_READ;
+    bool keeps_2 = cell->read_2.block && cell->read_2.touch == TOUCH_READ;
+    if (cell->read.block != now->block) {
+        if (keeps || !keeps_2) cell->read_2 = cell->read;
+    } else if (keeps && now->touch != TOUCH_READ) {
+        return;
+    }
+    cell->read = *now;
 }
 
 void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc) {
-    Machine *machine = agent->cta->machine;
     GlobalCell *cell = &mem->cells[element];
-    int64_t me = party->block + 1;
-    Moment now = moment_of(machine, party);
-    bool atomics = touch == TOUCH_ATOMIC && cell->w_atomic;
-    if (cell->writer && cell->writer != me && !atomics && !party_knows(machine, party, cell->writer - 1, &cell->wrote))
-        report_blocks(agent, lane, mem, element, touch, cell->writer - 1, true, cell->w_atomic, pc, cell->w_pc);
-    if (touch == TOUCH_READ) {
-        if (cell->reader != me) {
-            cell->reader_2 = cell->reader;
-            cell->r2_pc = cell->r_pc;
-            cell->read_2 = cell->read;
-            cell->reader = me;
-            cell->r_pc = pc;
-        }
-        cell->read = now;
+    BlockTouch now = {party->block + 1, moment_of(agent->cta->machine, party), pc, touch};
+    check_blocks(agent, lane, party, mem, element, &now, &cell->write);
+    if (touch == TOUCH_READ || touch == TOUCH_ATOMIC_READ) {
+        remember_read(cell, &now);
         return;
     }
-    bool first = cell->reader && cell->reader != me;
-    int64_t other = first ? cell->reader : cell->reader_2 && cell->reader_2 != me ? cell->reader_2 : 0;
-    if (other && !party_knows(machine, party, other - 1, first ? &cell->read : &cell->read_2))
-        report_blocks(agent, lane, mem, element, touch, other - 1, false, false, pc, first ? cell->r_pc : cell->r2_pc);
-    cell->reader = cell->reader_2 = 0;
-    if (touch == TOUCH_ATOMIC && cell->writer == me && !cell->w_atomic) return;   // the plain write conflicts with more
-    cell->writer = me;
-    cell->w_pc = pc;
-    cell->w_atomic = touch == TOUCH_ATOMIC;
-    cell->wrote = now;
+    check_blocks(agent, lane, party, mem, element, &now, &cell->read);
+    check_blocks(agent, lane, party, mem, element, &now, &cell->read_2);
+    cell->read = cell->read_2 = (BlockTouch){0};
+    // The plain write of a CTA conflicts with more than its atomics after it.
+    if (touch == TOUCH_ATOMIC && cell->write.block == now.block && cell->write.touch == TOUCH_WRITE) return;
+    cell->write = now;
 }

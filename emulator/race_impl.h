@@ -13,7 +13,7 @@ typedef struct Reader {
     uint32_t epoch, warp;
     Mask lanes;   // 0: none
     int pc;
-    bool atomic;   // updates: they go with each other, as reads do
+    Touch touch;
 } Reader;
 
 typedef struct LastWrite {   // the last plain one; epoch 0: never written
@@ -48,9 +48,9 @@ typedef struct ReaderNode {
 } ReaderNode;
 
 struct IterCell {
-    uint32_t seq;                       // the parallel loop; older ones are over
-    int64_t writer, reader, reader_2;   // iteration + 1; the first two different readers
-    int w_pc, r_pc;
+    uint32_t seq;   // the parallel loop; older ones are over
+    int pcs[TOUCH_KINDS];
+    int64_t firsts[TOUCH_KINDS], others[TOUCH_KINDS];   // two different iterations that touched it so, + 1; 0: none
 };
 
 // The thread of a CTA that accessed a location, and the time.
@@ -59,12 +59,16 @@ typedef struct Moment {
     uint32_t stamp;           // of all CTAs
 } Moment;
 
-struct GlobalCell {                     // across CTAs; CTA + 1, 0: none
-    int64_t writer, reader, reader_2;   // the last writer, and two different readers
-    Moment wrote, read, read_2;
-    int w_pc, r_pc, r2_pc;
-    bool w_atomic;
-    int64_t owner;   // the CTA that the thread cell speaks of
+typedef struct BlockTouch {
+    int64_t block;   // + 1; 0: none
+    Moment when;
+    int pc;
+    Touch touch;
+} BlockTouch;
+
+struct GlobalCell {                   // across CTAs
+    BlockTouch write, read, read_2;   // the last writer, and two different readers
+    int64_t owner;                    // the CTA that the thread cell speaks of
 };
 
 struct Races {
@@ -106,4 +110,13 @@ Party party_of_unit(const Agent *agent, int lane, const Actor *actor);
 // Reports what another CTA did with the element unordered with this access, and remembers the access.
 void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element, Touch touch, int pc);
 
-const char *touch_text(bool write, bool atomic);   // "reads"
+const char *touch_text(Touch touch);   // "reads"
+
+static inline bool touch_is_atomic(Touch touch) {
+    return touch == TOUCH_ATOMIC || touch == TOUCH_ATOMIC_READ;
+}
+
+static inline bool touches_conflict(Touch a, Touch b) {
+    bool reads = (a == TOUCH_READ || a == TOUCH_ATOMIC_READ) && (b == TOUCH_READ || b == TOUCH_ATOMIC_READ);
+    return !reads && !(touch_is_atomic(a) && touch_is_atomic(b));
+}

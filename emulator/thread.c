@@ -149,11 +149,12 @@ static void recast(Agent *agent, const Call *call) {
 }
 
 // ---- atomics and ordered accesses ----
-static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset) {
+static void note_atomic(Agent *agent, const Mem *mem, int lane, int64_t offset, Touch touch) {
     if (!agent->cta->machine->options.races) return;
+    if (agent->parallel) race_iteration(agent, lane, mem, offset, touch, agent->pc);
     if (mem->scope == SCOPE_SHARED && agent->warp)
-        race_shared(agent, lane, mem->offset + offset * mem->bytes, mem->bytes, TOUCH_ATOMIC, mem, agent->pc);
-    if (mem->scope == SCOPE_GLOBAL) race_global(agent, lane, mem, offset, 1, TOUCH_ATOMIC, agent->pc);
+        race_shared(agent, lane, mem->offset + offset * mem->bytes, mem->bytes, touch, mem, agent->pc);
+    if (mem->scope == SCOPE_GLOBAL) race_global(agent, lane, mem, offset, 1, touch, agent->pc);
 }
 
 static bool is_early(const Call *call) {
@@ -189,7 +190,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
             result.w[l] = early_value(machine, mem, at);
             continue;
         }
-        note_atomic(agent, mem, l, offsets[l]);
+        note_atomic(agent, mem, l, offsets[l], writes ? TOUCH_ATOMIC : TOUCH_ATOMIC_READ);
         if (reads) state_readable(agent, mem, offsets[l], 1, l);
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
         if (writes) {

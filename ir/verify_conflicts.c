@@ -13,6 +13,9 @@
 // Iterators outside of the parallel loop have one value in both accesses, its own and those inside one in each. An
 // access under a condition inside the loop proves nothing. The search ends after so many examples.
 //
+// Atomics, and loads and stores with a memory order, go with each other, but not with plain accesses. An early load
+// goes with all.
+//
 // Of tensors that may be one (@alias), CTAs conflict as iterations do, and a read comes before the write of its
 // element.
 #include "ir/build.h"
@@ -21,7 +24,13 @@
 #include "ir/verify_impl.h"
 #include <string.h>
 
-enum { MOST_VALUES = 3, MOST_CONSTANTS = 4, MOST_LEVELS = 16, MOST_EXAMPLES = 1 << 20 };
+enum {
+    MOST_VALUES = 3,
+    MOST_CONSTANTS = 4,
+    MOST_LEVELS = 16,
+    MOST_EXAMPLES = 1 << 20,
+    MOST_DIMS = LAYOUT_MAX_RANK + 1
+};
 
 typedef struct Level {   // an iterator around an access
     const struct Level *outer;
@@ -36,9 +45,10 @@ typedef struct Touch {
     const Buf *buf;   // the storage's root
     const Level *level;
     const LinearSum *indices;
+    int dims;                 // indices; of a peer's element the last one is the peer's rank
     const int64_t *extents;   // of an operand's region; NULL: an element
     int conditions, order;    // around it; of its statement in the text
-    bool writes, reads_alias, transposed;
+    bool writes, atomic, reads_alias, transposed;
     const char *name;   // of the buffer itself
     Span loc;
 } Touch;
@@ -51,7 +61,7 @@ typedef struct Search {
     Map *shared;   // Buf: the written ones of tensors that may be one
     const Level *level;
     int parallels, conditions, order;   // around what is looked at; of the statement in the text
-    bool transposes;                    // the operation that is looked at
+    bool transposes, element, early;    // the operation that is looked at; on an element
     int64_t examples;                   // tried so far
 } Search;
 
@@ -126,15 +136,23 @@ static void add_touch(Search *s, const Buf *buf, int count, Expr *const *indices
     touch.name = buf->name;
     touch.level = s->level;
     touch.indices = sums;
+    touch.dims = count;
     touch.conditions = s->conditions;
     touch.order = s->order;
     touch.reads_alias = buf != touch.buf && buf->scope == SCOPE_GLOBAL;
     vec_push(s->v->arena, &s->touches, touch);
 }
 
+static void see_op(Search *s, OpId op, const Arg *args) {
+    s->transposes = op == OP_TRANSPOSE;
+    s->element = op_is(op, OP_CLASS_ELEMENT);
+    s->early = op == OP_LOAD && strcmp(args[OPERAND_INDEX(LOAD, order)].name, "early") == 0;
+}
+
 static void add_region(Visitor *visitor, Region *region, const Operand *operand) {
     Search *s = visitor->user;
-    if (operand->access == ACCESS_NAME || !map_has(s->shared, buf_root(region->buf))) return;
+    if (operand->access == ACCESS_NAME || s->early) return;
+    if (!s->element && !map_has(s->shared, buf_root(region->buf))) return;
     if (region->buf->im2col) return;   // has coordinates of its own
     Expr *starts[LAYOUT_MAX_RANK];
     int64_t *extents = NEW_ARRAY(s->v->arena, int64_t, region->count + 1);
@@ -145,15 +163,25 @@ static void add_region(Visitor *visitor, Region *region, const Operand *operand)
         if (dim->extent && !expr_const(dim->extent, &extents[d])) extents[d] = dim->tile;
     }
     Touch touch = {.extents = extents, .transposed = region->transposed, .loc = region->loc};
+    if (s->element) touch.extents = NULL, touch.atomic = true;
     touch.writes = operand->access != ACCESS_READ;
     touch.transposed ^= touch.writes && s->transposes;
     add_touch(s, region->buf, region->count, starts, touch);
+}
+
+static void add_peer_store(Search *s, const Stmt *stmt) {
+    const Region *x = ARG(stmt, PEER_STORE, x).region;
+    Expr *indices[MOST_DIMS];
+    for (int d = 0; d < x->count; d++) indices[d] = x->dims[d].start;
+    indices[x->count] = ARG(stmt, PEER_STORE, rank).value;
+    add_touch(s, x->buf, x->count + 1, indices, (Touch){.writes = true, .loc = stmt->loc});
 }
 
 static bool add_loads(Visitor *visitor, Expr *e) {
     Search *s = visitor->user;
     bool select = e->kind == EXPR_SELECT;
     bool lazy = select || is_binary(e, BIN_LOGICAL_AND) || is_binary(e, BIN_LOGICAL_OR);
+    if (e->kind == EXPR_CALL && !op_is_pure(e->call.op)) see_op(s, e->call.op, e->call.args);
     if (e->kind == EXPR_LOAD) add_touch(s, e->load.buf, e->load.count, e->load.indices, (Touch){.loc = e->loc});
     if (!lazy) return true;
     visit_expr(visitor, select ? e->select.condition : e->binary.a);
@@ -220,7 +248,8 @@ static void walk_if(Search *s, const Stmt *stmt) {
 static void look_at(Search *s, const Stmt *stmt) {
     Visitor loads = {.expr = add_loads, .region = add_region, .user = s};
     s->order++;
-    s->transposes = is_call(stmt, OP_TRANSPOSE);
+    if (stmt->kind == STMT_CALL) see_op(s, stmt->call.op, stmt->call.args);
+    if (is_call(stmt, OP_PEER_STORE)) add_peer_store(s, stmt);
     switch (stmt->kind) {
     case STMT_LET: add_let(s, stmt->let.var, stmt->let.value);   // fall through
     case STMT_VAR:
@@ -252,7 +281,7 @@ static void walk(Search *s, const Block *block) {
 typedef struct Choice {
     const Level *level;
     int from, to;   // of which accesses it is the iterator
-    Int128 factors[LAYOUT_MAX_RANK];
+    Int128 factors[MOST_DIMS];
 } Choice;
 
 typedef struct Pair {
@@ -265,7 +294,7 @@ typedef struct Pair {
     int count;
     Choice choices[MOST_LEVELS];
     // In each dim, from the index of the first to that of the other: a constant and the iterators by their factors.
-    Int128 constants[LAYOUT_MAX_RANK];
+    Int128 constants[MOST_DIMS];
     int64_t at[2][MOST_LEVELS];   // the value of the iterator at that depth
     int constant_count;
     int64_t constants_seen[MOST_CONSTANTS];   // in what is computed of iterators: values worth a try
@@ -436,7 +465,7 @@ static int64_t extent_of(const Touch *touch, int d) {
 static bool elements_meet(Pair *p) {
     bool meet = true;
     p->unknown = false;
-    for (int d = 0; meet && d < p->touches[0]->buf->rank; d++)
+    for (int d = 0; meet && d < p->touches[0]->dims; d++)
         meet = distance(p, d) < extent_of(p->touches[0], d) && -distance(p, d) < extent_of(p->touches[1], d);
     return meet && !p->unknown;
 }
@@ -444,7 +473,7 @@ static bool elements_meet(Pair *p) {
 // An operation reads all before it writes, but its threads do not wait for each other.
 static bool moves(Pair *p) {
     bool moved = p->touches[0]->transposed != p->touches[1]->transposed;
-    for (int d = 0; d < p->touches[0]->buf->rank; d++) moved |= distance(p, d) != 0;
+    for (int d = 0; d < p->touches[0]->dims; d++) moved |= distance(p, d) != 0;
     return moved;
 }
 
@@ -528,9 +557,9 @@ static bool find_levels(Pair *p) {
 
 static bool conflict(Pair *p) {
     const Touch *a = p->touches[0], *b = p->touches[1];
-    if (a->buf != b->buf || p->search->examples++ >= MOST_EXAMPLES) return false;
+    if (a->buf != b->buf || a->dims != b->dims || p->search->examples++ >= MOST_EXAMPLES) return false;
     if (!find_levels(p) || !choose_iterators(p)) return false;
-    for (int d = 0; d < a->buf->rank; d++)
+    for (int d = 0; d < a->dims; d++)
         if (!find_distance(p, d)) return false;
     return has_example(p, 0);
 }
@@ -538,9 +567,12 @@ static bool conflict(Pair *p) {
 // ---- reports ----
 static void report(Verifier *v, const Touch *store, const Touch *other) {
     const char *why = other->writes ? "two of them store one element" : "one stores an element that another one reads";
+    const char *label = other->writes ? "the other store" : "the read";
+    if (store->atomic) why = "one updates an element atomically, and another one accesses it without";
+    if (other->atomic) why = "one stores an element that another one accesses atomically", label = "the atomic access";
     Diag *d = diag(v->sink, store->loc, T_IR_CONFLICT, store->buf->name, why);
     v->broken = true;
-    if (other->loc.line != store->loc.line) diag_label(d, other->loc, other->writes ? "the other store" : "the read");
+    if (other->loc.line != store->loc.line) diag_label(d, other->loc, "%s", label);
 }
 
 // The outermost parallel loop around an access; NULL: none.
@@ -555,7 +587,7 @@ static void check_stored(Search *s, const Touch *store, const Touch *first, cons
     for (const Touch *other = first; other < end; other++) {
         bool seen = other->writes && other < store;   // as a store of its own
         Pair pair = {.search = s, .touches = {store, other}};
-        if (seen || other->extents || !conflict(&pair)) continue;
+        if (seen || other->extents || (store->atomic && other->atomic) || !conflict(&pair)) continue;
         report(s->v, store, other);
         return;
     }

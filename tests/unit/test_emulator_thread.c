@@ -302,15 +302,16 @@ static void bank_conflicts_are_counted(void **state) {
     assert_int_equal(report.sites[0].conflicts, 3);
 }
 
-#define BLOCKS(BODY)                                                                                                   \
+#define BLOCKS_OF(COUNT, BODY)                                                                                         \
     "kernel k(x: f32[64], y: inout f32[64]) {\n"                                                                       \
-    "    grid (b in 2) threads 32 {\n"                                                                                 \
+    "    grid (b in " #COUNT ") threads 32 {\n"                                                                        \
     "        thread (t in 32) {\n" BODY "\n"                                                                           \
     "        }\n"                                                                                                      \
     "    }\n"                                                                                                          \
     "}\n"                                                                                                              \
     "reference k { for (i in 64) y[i] = y[i]; }\n"                                                                     \
     "test k () tolerance 1e9;\n"
+#define BLOCKS(BODY) BLOCKS_OF(2, BODY)
 
 static void blocks_race_too(void **state) {
     expect_pass(*state, BLOCKS("y[b * 32 + t] = x[t];"));
@@ -318,6 +319,29 @@ static void blocks_race_too(void **state) {
     expect_report(*state, BLOCKS("if (b == 0) y[t] = x[t] + y[t + 32]; else y[t + 32] = x[t];"), "T0740");
     expect_report(*state, BLOCKS("y[b * 32 + t] = y[32 - b * 32 + t];"), "T0740");
     expect_pass(*state, BLOCKS("let old = atomic_add(y[t], 1.0);"));
+}
+
+#define USED "if (a + c > 1e30) y[t] = a;"   // which never holds
+
+static void loads_with_an_order_go_with_reads_and_atomics(void **state) {
+    expect_pass(*state, BLOCKS("let a = load(y[t], relaxed, device); let c = y[31 - t]; " USED));
+    expect_pass(*state, BLOCKS("let c = y[31 - t]; let a = load(y[t], relaxed, device); " USED));
+    expect_pass(*state, BLOCKS("let a = load(y[t], relaxed, device); let c = atomic_add(y[31 - t], 1.0); " USED));
+    expect_report(*state, BLOCKS("y[b * 32 + t] = load(y[b * 32 + 31 - t], relaxed, device);"), "T0701");
+    expect_report(*state,
+                  BLOCKS("y[b * 32 + t] = 1; let a = load(y[b * 32 + 31 - t], relaxed, device); let c = a; " USED),
+                  "T0701");
+    expect_report(*state, BLOCKS("if (b == 0) y[t + 32] = load(y[t], relaxed, device); else y[t] = x[t];"), "T0740");
+    // The plain read is not forgotten for the load after it, of this CTA or of others.
+    expect_report(*state,
+                  BLOCKS("if (b == 0) { let c = y[t]; let a = load(y[t], relaxed, device); " USED " }\n"
+                         "else atomic_add(y[t], 1.0);"),
+                  "T0740");
+    expect_report(*state,
+                  BLOCKS_OF(4, "if (b == 0) { let c = y[t]; let a = c; " USED " }\n"
+                               "else if (b < 3) { let a = load(y[t], relaxed, device); let c = a; " USED " }\n"
+                               "else atomic_add(y[t], 1.0);"),
+                  "T0740");
 }
 
 static const char flags[] =
@@ -618,6 +642,7 @@ int main(void) {
         IN_ARENA(print_says_who_and_what),
         IN_ARENA(bank_conflicts_are_counted),
         IN_ARENA(blocks_race_too),
+        IN_ARENA(loads_with_an_order_go_with_reads_and_atomics),
         IN_ARENA(release_and_acquire_order_blocks),
         IN_ARENA(mbarriers_hand_over),
         IN_ARENA(named_barriers_count),

@@ -78,6 +78,8 @@ static void reductions_scans_transposes(void **state) {
     "reference k { for (i in 64) y[i] = 1; }\n"                                                                        \
     "test k () tolerance 1e9;\n"
 
+#define OTHER "63 - i + i64(f[i] * 0)"   // not provable
+
 static void iterations_must_not_conflict(void **state) {
     Arena *a = *state;
     expect_pass(a, PARALLEL("parallel (i in 64) y[i] = s[63 - i] + f[i];"));
@@ -87,6 +89,15 @@ static void iterations_must_not_conflict(void **state) {
     expect_report(a, PARALLEL("parallel (i in 64) { y[i] = s[0]; if (i == 40) s[0] = 1; }"), "T0707");
     expect_report(a, PARALLEL("parallel (i in 64) { if (i == 0) s[0] = 1; y[i] = s[0]; }"), "iteration (1)");
     expect_pass(a, PARALLEL("parallel (i in 64) { let old = atomic_add(y[i / 2], f[i]); }"));
+    expect_pass(a, PARALLEL("parallel (i in 64) { let old = atomic_add(s[i], f[i]); s[i] = old; y[i] = s[i]; }"));
+    expect_pass(
+        a, PARALLEL("parallel (i in 64) { let other = load(s[" OTHER "], relaxed, block); y[i] = s[i] + other; }"));
+    expect_report(a, PARALLEL("parallel (i in 64) { y[i] = s[i]; atomic_add(s[" OTHER "], f[i]); }"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) { atomic_add(y[" OTHER "], f[i]); y[i] = s[i]; }"), "T0707");
+    expect_report(a, PARALLEL("parallel (i in 64) { s[i] = 1; f[i] = load(s[" OTHER "], relaxed, block); }"), "T0707");
+    // Two atomics, of which the first is the reading iteration's own.
+    expect_report(a, PARALLEL("parallel (i in 2) { atomic_add(s[i64(f[i] * 0)], 1); if (i == 1) y[0] = s[0]; }"),
+                  "T0707");
     expect_report(a, PARALLEL("parallel (i in 64) s[i + i64(f[i] * 0) + 1] = 0;"), "T0703");
 }
 
