@@ -25,11 +25,13 @@ static const Row rows[] = {
 #define LINE(pattern, fix, note) {FOREIGN_LINE, pattern, fix, note},
 #define GUESS(pattern, fix, note) {FOREIGN_GUESS, pattern, fix, note},
 #define INDEXED(pattern, fix, note) {FOREIGN_INDEXED, pattern, fix, note},
+#define OPERATOR(pattern, fix, note) {FOREIGN_OPERATOR, pattern, fix, note},
 #include "frontend/foreign.def"
 #undef SYNTAX
 #undef NAME
 #undef ARGUMENT
 #undef INDEXED
+#undef OPERATOR
 #undef LINE
 #undef GUESS
 };
@@ -453,7 +455,7 @@ static void read_pattern(Search *s, const char *pattern) {
     for (const char *at = pattern; *at && s->atom_count < MOST_ATOMS;) {
         size_t length = strcspn(at, " ");
         Atom atom = {at, length, 0};
-        if (length > 1 && (*at == '^' || ((*at == '<' || *at == '>') && strchr("[]()|,;", at[1]))))
+        if (length > 1 && (*at == '^' || ((*at == '<' || *at == '>') && strchr("[]()|,;:?", at[1]))))
             atom = (Atom){at + 1, length - 1, *at};
         s->marked |= atom.role == '^';
         s->atoms[s->atom_count++] = atom;
@@ -568,6 +570,15 @@ static bool bounds_of_window(const char *text, size_t length, Span at, size_t *f
     return *place < length;
 }
 
+// The place moves on from behind an operand, which may stand in brackets, to its operator.
+static void to_operator(Search *s, size_t from, Span *at) {
+    const char *behind = s->text + from;
+    s->place = 0;
+    while (s->place < s->count && (s->tokens[s->place].text < behind || is_sign(s, s->place, ")"))) s->place++;
+    if (s->place == s->count) s->place = -1;
+    for (const char *c = behind; s->place >= 0 && c < s->tokens[s->place].text; c++) at->line += *c == '\n';
+}
+
 bool foreign_find(Arena *arena, const DiagSink *sink, ForeignKind kind, Span at, Foreign *found) {
     Search *s = NEW(arena, Search);
     s->arena = arena;
@@ -576,6 +587,7 @@ bool foreign_find(Arena *arena, const DiagSink *sink, ForeignKind kind, Span at,
     if (!at.line || !diag_source(sink, at.file, &s->text, &s->length)) return false;
     if (!bounds_of_window(s->text, s->length, at, &from, &to, &place)) return false;
     tokenise(s, from, to, place);
+    if (kind == FOREIGN_OPERATOR) to_operator(s, place, &at);
     return s->place >= 0 && find_row(s, kind, at, found);
 }
 

@@ -8,7 +8,8 @@ typedef enum {
     FOREIGN_GUESS,
     FOREIGN_NAME,
     FOREIGN_ARGUMENT,
-    FOREIGN_INDEXED
+    FOREIGN_INDEXED,
+    FOREIGN_OPERATOR
 } ForeignKind;   // macros of foreign.def
 
 typedef struct Foreign {
@@ -17,6 +18,6 @@ typedef struct Foreign {
     Span span;
 } Foreign;
 
-// What is known of the token at `at`. False: nothing.
+// What is known of the token at `at`; of the operator behind the operand that ends there. False: nothing.
 bool foreign_find(Arena *arena, const DiagSink *sink, ForeignKind kind, Span at, Foreign *found);
 void foreign_add(Diag *d, const Foreign *found);

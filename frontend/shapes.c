@@ -262,7 +262,8 @@ typedef struct Written {
     DimKind kinds[LAYOUT_MAX_RANK];
     Expr *starts[LAYOUT_MAX_RANK], *extents[LAYOUT_MAX_RANK];
     int64_t steps[LAYOUT_MAX_RANK];
-    bool clips[LAYOUT_MAX_RANK];   // by its extent: that is no constant, or in clip(..)
+    bool clips[LAYOUT_MAX_RANK];     // by its extent: that is no constant, or in clip(..)
+    Span clip_at[LAYOUT_MAX_RANK];   // of `clip(..)`
     Span span;
 } Written;
 
@@ -288,6 +289,7 @@ static bool read_index(Sema *s, const Node *index, Written *w, int dim) {
     const Node *written = index->kids[1];
     bool clips = written->kind == N_CALL && written->count == 1 && strcmp(written->text, "clip") == 0;
     if (!index_value(s, clips ? written->kids[0] : written, &w->extents[dim])) return false;
+    if (clips) w->clip_at[dim] = written->span;
     if (!read_step(s, index, w, dim)) return false;
     int64_t extent;
     w->clips[dim] = clips || !expr_const(w->extents[dim], &extent);
@@ -460,7 +462,13 @@ static bool all_known(Sema *s, const Written *w, Shape shape) {
     if (s->context == IN_PROGRAM) return true;   // on the host whole tensors have no tiles
     for (int i = 0; i < shape.rank; i++) {
         if (shape.tiles[i] >= 0) continue;
-        diag(s->sink, w->span, T_EXTENT_UNKNOWN, w->base.buf->name);
+        int64_t extent;
+        Diag *d = diag(s->sink, w->span, T_EXTENT_UNKNOWN, w->base.buf->name);
+        for (int dim = 0; dim < w->rank; dim++) {
+            if (!w->clip_at[dim].line || !expr_const(w->extents[dim], &extent)) continue;
+            diag_note(d, "clip(n) covers the tile of the other side, up to n; with no other side, n is the extent");
+            diag_fix(d, w->clip_at[dim], arena_printf(s->arena, "%lld", (long long)extent));
+        }
         return false;
     }
     return true;

@@ -232,12 +232,18 @@ static Expr *make_binary(Sema *s, BinaryOp op, Expr *a, Expr *b) {
     return e;
 }
 
+static SemaValue refuse_operands(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
+    Diag *d = diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
+    Span behind = {a.span.file, a.span.end_line, a.span.end_column, a.span.end_line, a.span.end_column + 1};
+    if (type_is_float(value_type(s, a)) || type_is_float(value_type(s, b)))
+        note_foreign(s, d, FOREIGN_OPERATOR, behind);
+    return value_poison(span);
+}
+
 static SemaValue shift(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     Expr *left = settle(s, a);
-    if (!type_is_int(left->type) || b.kind == VALUE_FLOAT || !type_is_int(value_type(s, b))) {
-        diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
-        return value_poison(span);
-    }
+    if (!type_is_int(left->type) || b.kind == VALUE_FLOAT || !type_is_int(value_type(s, b)))
+        return refuse_operands(s, op, a, b, span);
     Expr *right = is_untyped(b) ? to_type(s, b, left->type) : b.expr;
     int64_t count;
     if (expr_const(right, &count) && (count < 0 || count >= type_bits(left->type))) {
@@ -274,10 +280,7 @@ SemaValue binary(Sema *s, BinaryOp op, SemaValue a, SemaValue b, Span span) {
     SemaValue values[2] = {a, b};
     Expr *out[2];
     if (!promote(s, 2, values, out, op_texts[op], span)) return value_poison(span);
-    if (!takes(op, out[0]->type)) {
-        diag(s->sink, span, T_OPERAND_TYPES, op_texts[op], value_text(s, a), value_text(s, b));
-        return value_poison(span);
-    }
+    if (!takes(op, out[0]->type)) return refuse_operands(s, op, a, b, span);
     bool whole = b.kind == VALUE_INT || type_is_int(out[1]->type);   // x / 0.0 is an infinity or NaN
     if ((op == BIN_DIV || op == BIN_MOD) && whole && is_zero_divisor(s, out[1])) {
         diag(s->sink, span, T_ZERO_DIVISOR, op_texts[op]);

@@ -43,6 +43,29 @@ static bool is_handle(const Operand *operand, const Expr *value) {
     return strcmp(operand->name, "slot") == 0 && value->type == TYPE_SLOT;
 }
 
+// The scopes of a set, as in "global memory or a fragment".
+static const char *scopes_text(Verifier *v, int scopes) {
+    static const char *const texts[] = {"global memory", "shared memory", "a fragment", "local registers"};
+    const char *text = "";
+    for (int i = 0; i < COUNT_OF(texts); i++)
+        if (scopes >> i & 1) text = arena_printf(v->arena, "%s%s%s", text, *text ? " or " : "", texts[i]);
+    return text;
+}
+
+static void report_scope(Verifier *v, const OpInfo *info, const Operand *operand, const Region *region) {
+    const Buf *buf = region->buf;
+    v->broken = true;
+    Diag *d = diag(v->sink, region->loc, T_IR_OPERAND, operand->name, info->text,
+                   arena_printf(v->arena, "must be in %s, not in %s", scopes_text(v, operand->scopes),
+                                scopes_text(v, (int)buf->scope)));
+    diag_label(d, buf->loc, "'%s' is declared here", buf->name);
+    bool tile = !(info->stages & STAGE_BIT_THREAD) && !(operand->scopes & SCOPE_GLOBAL);
+    const char *word = operand->scopes & SCOPE_FRAGMENT ? "fragment" : "shared";
+    if (tile)
+        diag_note(d, "declare a tile, %s NAME: %s[extent, ...], and copy to or from '%s'", word, type_text(buf->type),
+                  buf->name);
+}
+
 static void check_memory(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand,
                          const Region *region) {
     check_region(v, c, region);
@@ -50,8 +73,7 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
     int scopes = operand->scopes;
     if (scopes & SCOPE_LOCAL) scopes |= SCOPE_FRAGMENT;   // regs(x)[r] in a thread region
     bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;
-    if (!(scopes & (int)buf->scope) && !filled)
-        REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is not in the right kind of memory");
+    if (!(scopes & (int)buf->scope) && !filled) report_scope(v, info, operand, region);
     if (filled && attr_get(buf->attrs, ATTR_ZEROED))   // between the fill and a kernel other launches may see it
         REPORT(v, region->loc, T_IR_OPERAND, operand->name, info->text, "is @zeroed, so it must not be filled");
     if (strcmp(operand->name, "bar") == 0 && buf->type != TYPE_MBARRIER)
