@@ -40,6 +40,7 @@ bool prove_aligned(const Facts *facts, const Buf *buf,
                    int64_t bytes);   // aligned(buf, n) is known, n a multiple of bytes
 // Simplifies with the facts: folds, cancels, drops % and / that ranges make trivial.
 Expr *simplify_expr(Arena *arena, const Facts *facts, Expr *expr);
+Expr *simplify_top(Arena *arena, const Facts *facts, Expr *expr);   // its operands are simple already
 // Row-major (or strided) element offset of an access into a global tensor.
 Expr *global_offset(Arena *arena, const Buf *buf, int count, Expr *const *indices);
 Expr *global_stride(Arena *arena, const Buf *buf, int dim);

@@ -153,7 +153,7 @@ static void add_binary(Arena *arena, LinearSum *sum, const Expr *e, int64_t fact
 }
 
 void linear_add(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
-    if (factor == 0) return;
+    if (factor == 0 || sum->full) return;
     if (e->kind == EXPR_INT) linear_add_constant(sum, wrap_mul(sum->type, e->integer, factor));
     else if (e->kind == EXPR_BINARY) add_binary(arena, sum, e, factor);
     else if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NEG)

@@ -588,6 +588,11 @@ static Expr *simplify_node(Mapper *mapper, Expr *e) {
     return expr_equal(simpler, e) ? e : simpler;
 }
 
+Expr *simplify_top(Arena *arena, const Facts *facts, Expr *expr) {
+    Simplifier simplifier = {arena, facts, true};
+    return simplify_node(&(Mapper){.user = &simplifier}, expr);
+}
+
 Expr *simplify_expr(Arena *arena, const Facts *facts, Expr *expr) {
     if (!facts) facts = facts_new(arena, NULL);
     Simplifier simplifier = {arena, facts, has_effect(expr)};

@@ -100,7 +100,7 @@ static Expr *version_simple(Mapper *mapper, Expr *expr) {
     bool known = type_is_int(expr->type) || expr->type == TYPE_BOOL;
     Expr *guard = expr->kind == EXPR_CALL ? call_guard(version, expr->call.count, expr->call.args) : NULL;
     if (guard) expr = e_select(version->arena, guard, expr, e_zero(version->arena, expr->type));
-    return known ? lower_simple(version->lower, expr) : expr;
+    return known ? simplify_top(version->arena, version->lower->facts, expr) : expr;
 }
 
 static Region *version_operand(Mapper *mapper, Region *region) {

@@ -117,6 +117,21 @@ def doubling(count):
     yield "a condition of a while", f"var r: i32 = 3; while ({'x[' * count}r{']' * count} > 2) r -= 1; y[i] = r;"
 
 
+def long(count):
+    """Expressions of so many terms, each a node over all before it."""
+    term = lambda k: f"(i * {k + 3}) / {k % 7 + 2} % {k % 11 + 5}"
+    terms = " + ".join(map(term, range(count)))
+    yield "loads", f"y[i] = x[{terms}];"
+    yield "stores", f"y[{terms}] = 1;"
+    yield "atomics", f"atomic_add(y[{terms}], 1);"
+    yield "comparisons", f"if ({terms} > N) y[i] = 1;"
+    yield "conditions", f"if ({' && '.join(f'{term(k)} > x[i]' for k in range(count))}) y[i] = 1;"
+    yield "unknowns", "y[i] = x[" + " + ".join(f"(i * {k + 3}) / (N + {k % 7 + 2}) % {k % 11 + 5}" for k in range(count)) + "];"
+    yield "bits", "y[i] = x[" + " ^ ".join(map(term, range(count))) + "];"
+    yield "sums of loads", "y[i] = " + " + ".join(f"x[{term(k)}]" for k in range(count)) + ";"
+    yield "lets", "let a0 = i; " + " ".join(f"let a{k + 1} = a{k} + {term(k)};" for k in range(count)) + f" y[i] = x[a{count}];"
+
+
 def pipeline(count):
     tiles = "".join(f"shared t{i}: f32[16];\n" for i in range(count))
     steps = "".join(f"copy(x[k * 16], t{i}); parallel (i in 16) y[i] += t{i}[i];\n" for i in range(count))
@@ -167,6 +182,8 @@ def sources():
         yield f"deep {name}", statements(opening, closing).encode(), (0, 1)
     for name, body in doubling(30):
         yield f"doubling {name}", f"kernel f(x: i32[N], y: inout i32[N]) {{ grid (b in 1) threads 128 {{ parallel (i in 128) {{ {body} }} }} }}".encode(), (0,)
+    for name, body in long(800):
+        yield f"long {name}", f"kernel f(x: i32[N], y: inout i32[N]) {{ grid (b in 1) threads 128 {{ parallel (i in 128) {{ {body} }} }} }}".encode(), (0,)
     yield "many stores", statements("x[1] = 2;", "", 10_000).encode(), (0, 1)
     yield "many shared tiles", statements("".join(f"shared t{i}: f32[4]; fill(t{i}, 1); copy(t{i}, x);\n" for i in range(200)), "", 1).encode(), (0, 1)
     yield "many tiles in a pipeline", pipeline(400).encode(), (0, 1)
