@@ -24,6 +24,7 @@ Expr *fragment_first_replica(Arena *arena, const Layout *map, Expr *thread);
 // Iterators of which a fragment has the digits as dims, w[j / 8, j % 8], become several (iterator_digits.c).
 bool split_iterators(PassContext *context, Func *kernel);
 // Elements at indices that are neither iterators nor constants become selects, where that is cheap (register_selects.c).
+bool regions_as_loops(PassContext *context, Func *kernel);   // tile operations that need them become loops
 bool select_registers(PassContext *context, Func *kernel);
 bool repeat_common_stores(PassContext *context, Func *kernel);   // common_stores.c
 // Makes every `parallel` loop read each fragment by one list of iterators and constants, and every reduction, scan and

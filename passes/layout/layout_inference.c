@@ -600,8 +600,13 @@ static bool infer_scope(PassContext *context, Func *kernel, const ThreadScope *s
 bool pass_layout_inference(PassContext *context, Func *kernel) {
     bool changed = split_iterators(context, kernel);
     changed |= repeat_common_stores(context, kernel);
+    changed |= regions_as_loops(context, kernel);
     changed |= select_registers(context, kernel);
-    changed |= separate_views(context, kernel);
+    if (separate_views(context, kernel)) {   // its copies are of regions
+        regions_as_loops(context, kernel);
+        select_registers(context, kernel);
+        changed = true;
+    }
     ThreadScopeVec scopes = thread_scopes(context->arena, kernel);
     for (int i = scopes.count - 1; i >= 0; i--) changed |= infer_scope(context, kernel, &scopes.items[i]);
     return changed;

@@ -107,7 +107,8 @@ typedef struct Inference {
     Block *body;        // of the scope
     VEC(KnownCost) costs;
     VEC(Alternative) alternatives;
-    Map *fixed;   // fragments whose layout is given, or an instruction's
+    Map *fixed;      // fragments whose layout is given, or an instruction's
+    Span reported;   // place of the last index that no layout follows: a statement that became several has one report
     bool changed, failed;
 } Inference;
 

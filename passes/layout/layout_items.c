@@ -84,9 +84,12 @@ static bool one_view(const Item *item, const TileAccess *access, const FragmentD
 
 // By the index that no layout of the fragment follows.
 static void report_index(Inference *inference, const Item *item, const TileAccess *access) {
-    Span place = access->load ? access->load->loc : item->stmt->loc;
-    Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+    Span place = access->load && access->load->loc.line ? access->load->loc : item->stmt->loc;
+    Span last = inference->reported;
     inference->failed = true;
+    if (last.line && place.file == last.file && place.line == last.line && place.column == last.column) return;
+    inference->reported = place;
+    Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
     for (int i = 0; i < access->count; i++) {
         FragmentDigits at;
         Expr *alone[LAYOUT_MAX_RANK];

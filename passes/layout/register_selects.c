@@ -4,10 +4,13 @@
 //     parallel (r in 32) y[r] = v[r, k];         =>    y[r] = k == 0 ? v[r, 0] : k == 1 ? v[r, 1] : v[r, 2];
 //     parallel (r in 32) v[r, idx[r]] = x;       =>    let at = idx[r]; if (at == 0) v[r, 0] = x; ...
 //
+//     copy(w[0 +: 12, :], v[4 +: 12, :])         =>    parallel (i in 12, j in 64) v[i + 4, j] = w[i, j];    and then so
+//
 // Constant indices make layout inference keep the dim in the registers of one thread. It is done where it costs no more
 // than to write the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
 #include "ir/build.h"
 #include "ir/query.h"
+#include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/layout/fragment.h"
 
@@ -125,6 +128,95 @@ static void select_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     map_block(&loads, &stmt->loop.body);
     StmtMapper stores = {.arena = mapper->arena, .stmt = push_store, .user = &selects};
     mapper->changed |= rewrite_block(&stores, &stmt->loop.body) || loads.changed;
+}
+
+// ---- tile operations of regions ----
+
+// The accesses of a fragment by other indices than its layout says, or by several such lists.
+static bool needs_selects(const TileLoop *loop, const TileAccessVec *accesses) {
+    FragmentDigits digits, others;
+    VEC_EACH (const TileAccess, access, accesses) {
+        if (access->buf->scope != SCOPE_FRAGMENT) continue;
+        if (!fragment_digits(loop, access->buf, access->count, access->indices, &digits)) return true;
+        VEC_EACH (const TileAccess, other, accesses)
+            if (other->buf == access->buf && fragment_digits(loop, other->buf, other->count, other->indices, &others) &&
+                !digits_equal(&digits, &others))
+                return true;
+    }
+    return false;
+}
+
+// A region that is stored becomes the whole dim under a condition: a thread stores to the elements that it holds.
+static void store_whole_dims(Arena *arena, TileLoop *loop) {
+    Stmt *store = NULL;
+    FOR_EACH_STMT_MUT (stmt, &loop->body)
+        if (stmt->kind == STMT_STORE) store = stmt;
+    Buf *buf = store->store.buf;
+    FragmentDigits digits;
+    if (buf->scope != SCOPE_FRAGMENT || fragment_digits(loop, buf, store->store.count, store->store.indices, &digits))
+        return;
+    Expr *inside = NULL, *indices[LAYOUT_MAX_RANK];
+    Subst *subst = subst_new(arena);
+    for (int d = 0; d < store->store.count; d++) {
+        int dim = 0;
+        indices[d] = store->store.indices[d];
+        while (dim < loop->rank && !expr_uses_var(indices[d], loop->iters[dim])) dim++;
+        if (dim == loop->rank || expr_is_var(indices[d], loop->iters[dim])) continue;
+        Var *old = loop->iters[dim], *var = var_new(arena, old->name, VAR_ITER, TYPE_I64, old->loc);
+        Subst *first = subst_new(arena);
+        subst_var(first, old, e_int(arena, 0));
+        Expr *from = e_sub(arena, e_var(arena, var), subst_expr(first, indices[d]));
+        inside = e_both(arena, inside, e_ge(arena, from, e_int(arena, 0)));
+        inside = e_both(arena, inside, e_lt(arena, from, e_int(arena, loop->extents[dim])));
+        subst_var(subst, old, from);
+        loop->iters[dim] = var;
+        loop->extents[dim] = buf_extent(buf, d);
+        indices[d] = e_var(arena, var);
+    }
+    Block body = {0};
+    clone_block(arena, subst, &loop->body, &body);
+    FOR_EACH_STMT_MUT (stmt, &body)
+        if (stmt->kind == STMT_STORE) stmt->store.indices = arena_copy(arena, indices, sizeof indices);
+    loop->body = body;
+    loop->clip = e_both(arena, inside, loop->clip ? subst_expr(subst, loop->clip) : NULL);
+}
+
+static Stmt *loop_over(Arena *arena, const TileLoop *loop) {
+    Span loc = loop->origin->loc;
+    Stmt *out = s_for(arena, LOOP_PARALLEL, loop->iters[0], e_int(arena, 0), e_int(arena, loop->extents[0]));
+    out->loc = loc;
+    for (int d = 1; d < loop->rank; d++)
+        iter_insert(arena, &out->loop.iters, &out->loop.count, d,
+                    iter_new(arena, loop->iters[d], e_int(arena, loop->extents[d])));
+    TileAccessVec accesses = {0};
+    tile_accesses(arena, loop, &accesses);
+    VEC_EACH (const TileAccess, access, &accesses)
+        if (access->load) access->load->loc = loc;
+    FOR_EACH_ITEM (stmt, &loop->body) {
+        stmt->loc = loc;
+        block_push(arena, &out->loop.body, loop->clip ? s_if_only(arena, loop->clip, stmt) : stmt);
+    }
+    return out;
+}
+
+static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    TileLoop loop;
+    TileAccessVec accesses = {0};
+    bool tile_op = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE) || is_call(stmt, OP_FILL);
+    bool plain = via_is(stmt, VIA_NONE) || via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR);
+    bool moves = tile_op && plain && tile_loop_of(mapper->arena, stmt, &loop) && !loop.is_async;
+    if (moves) tile_accesses(mapper->arena, &loop, &accesses);
+    if (!moves || loop.rank == 0 || !needs_selects(&loop, &accesses)) {
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
+    store_whole_dims(mapper->arena, &loop);
+    block_push(mapper->arena, out, loop_over(mapper->arena, &loop));
+    mapper->changed = true;
+}
+
+bool regions_as_loops(PassContext *context, Func *kernel) {
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = region_as_loop}, &kernel->body);
 }
 
 bool select_registers(PassContext *context, Func *kernel) {
