@@ -77,6 +77,7 @@ static void barrier_sync(Agent *agent, const Call *call) {
     for (Mask m = clocked(agent); m; m &= m - 1)
         clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));
     if (clocked(agent)) clock_tick(cta, agent->first_thread / LANES);
+    spend(agent, lanes, STEP_THREADS);
     if (waits) {
         agent->status = AGENT_BARRIER;
         agent->barrier = (int)id;

@@ -312,6 +312,7 @@ static void start_in(Agent *agent, Cta *cta, const Call *call, BulkCopy box) {
     box.held = copy->held;
     box.held_bytes = copy->held_bytes;
     *copy = box;
+    spend(agent, box.map->rows * box.map->row_bytes, STEP_BYTES);
     choose_order(cta->machine, copy);
     if (box.store) start_store(agent, copy, box.lane);
     else start_load(agent, cta, copy, box.lane);

@@ -138,6 +138,7 @@ static void cluster_barrier(Agent *agent) {
     }
     int64_t threads = agent->role ? agent->role->threads : block_threads(machine);
     barrier->arrived += agent->warp ? __builtin_popcount(agent->full) : threads;
+    spend(agent, agent->warp ? LANES : threads, STEP_THREADS);
     if (machine->races && is_role_party(agent)) {
         clock_arrive(cta, &barrier->clock, agent->first_thread);
         clock_tick(cta, agent->first_thread / LANES);

@@ -145,6 +145,7 @@ static void uniform_for(Compiler *c, const Stmt *s, int depth) {
     emit(c, X_FOR_TEST, TYPE_I64, false, -1, var, end.slot);
     int body = here(c);
     for_iters(c, s, depth + 1);
+    c->place = s->loc;
     emit(c, X_FOR_NEXT, TYPE_I64, false, var, step.slot, end.slot)->target = body;
     patch(c, test);
     patch_all(c, &loop.exits);
@@ -171,6 +172,7 @@ static void divergent_for(Compiler *c, const Stmt *s, int depth) {
     push_join(c, &join);
     for_iters(c, s, depth + 1);
     pop_join(c, &join);
+    c->place = s->loc;
     emit(c, X_STEP, TYPE_I64, wide, var, var, by);
     emit(c, X_LOOP_NEXT, TYPE_BOOL, true, -1, -1, loop.masks)->target = head;
     patch(c, test);
@@ -214,6 +216,7 @@ static void parallel_for(Compiler *c, const Stmt *s, bool checked) {
     emit(c, X_PARALLEL, TYPE_I64, true, -1, -1, -1)->extra = code;
     int body = here(c);
     compile_block(c, &s->loop.body);
+    c->place = s->loc;
     Instr *next = emit(c, X_PARALLEL_NEXT, TYPE_I64, true, -1, -1, -1);
     next->target = body;
     next->extra = code;
@@ -246,6 +249,7 @@ static void while_stmt(Compiler *c, const Stmt *s) {
     if (divergent) push_join(c, &join);
     compile_block(c, &s->while_.body);
     if (divergent) pop_join(c, &join);
+    c->place = s->loc;
     emit(c, divergent ? X_LOOP_NEXT : X_JUMP, TYPE_BOOL, divergent, -1, -1, divergent ? loop.masks : -1)->target = head;
     patch(c, test);
     patch_all(c, &loop.exits);

@@ -62,6 +62,7 @@ static void copy_start(Agent *agent, const Call *call) {
     copy->src = machine_mem(machine, CALL_ARG(call, CP_ASYNC, src).place->mem);
     copy->bytes = (int)n * copy->dst->bytes;
     copy->pending = place_offsets(agent, CALL_ARG(call, CP_ASYNC, dst).place, agent->mask, whole, to);
+    spend(agent, __builtin_popcount(copy->pending) * copy->bytes, STEP_BYTES);
     Mask reading = lanes_that_read(copy->pending, spans);
     Mask readable = reading ? place_offsets(agent, CALL_ARG(call, CP_ASYNC, src).place, reading, spans, copy->from) : 0;
     for (Mask m = copy->pending; m; m &= m - 1) {

@@ -51,7 +51,7 @@ typedef struct EmuOptions {
     int multiprocessors;    // the value of sms(); 0: EMU_MULTIPROCESSORS
     bool races;             // happens-before checking (on by default in tests)
     const Target *target;   // banks, warp size
-    int64_t max_steps;      // instructions of a run, of all its CTAs and launches, before it is called endless; 0: 10^9
+    int64_t max_steps;      // of a run, with all its CTAs and launches, before it is called endless; 0: 10^9
     EmuReferenceCache *reference_cache;   // of references; NULL: each test runs its reference
 } EmuOptions;
 
@@ -64,7 +64,7 @@ typedef struct EmuSite {   // accesses to shared memory from one place of the so
 typedef struct EmuReport {
     int64_t blocks, barriers, shared_accesses, conflicts;   // conflicts: extra wavefronts over all shared accesses
     int64_t sectors, shuffles;   // of plain accesses to global memory, by warps; and instructions that shuffle
-    uint64_t steps;              // instructions, as max_steps counts them
+    uint64_t steps;              // of work, as max_steps counts them (machine.h)
     double seconds;
     int site_count;
     const EmuSite *sites;        // in the module's arena, in order of the code (thread stage)

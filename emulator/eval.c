@@ -48,6 +48,12 @@ static void wrap(const Instr *in, Lanes *dst) {
     }
 }
 
+// Functions and conversions of each lane cost more than arithmetic.
+static int lanes_of_function(Agent *agent, const Instr *in) {
+    if (in->wide) spend(agent, LANES, STEP_FUNCTIONS);
+    return in->wide ? LANES : 1;
+}
+
 static int64_t quotient(Type type, int64_t a, int64_t b) {
     if (type == TYPE_U64) return (int64_t)((uint64_t)a / (uint64_t)b);
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
@@ -167,9 +173,10 @@ static void float_op(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b
     }
 }
 
-static void quotient_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b) {
+static void quotient_op(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b) {
     uint64_t seed = agent->cta->machine->options.approximate;
-    for (int l = 0; l < (in->wide ? LANES : 1); l++) dst->f[l] = approximate_quotient(seed, a->f[l], b->f[l]);
+    int lanes = lanes_of_function(agent, in);
+    for (int l = 0; l < lanes; l++) dst->f[l] = approximate_quotient(seed, a->f[l], b->f[l]);
 }
 
 static void fma_op(const Instr *in, Lanes *dst, const Lanes *a, const Lanes *b, const Lanes *c) {
@@ -201,9 +208,9 @@ static double math(OpId op, double x) {
     }
 }
 
-static void math_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes *a) {
+static void math_op(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a) {
     bool integer = !type_is_float((Type)in->b);
-    int lanes = in->wide ? LANES : 1;
+    int lanes = lanes_of_function(agent, in);
     for (int l = 0; l < lanes; l++) {
         if (in->wide && !(agent->mask >> l & 1)) continue;
         Word x = integer ? word_convert(TYPE_F32, (Type)in->b, a->w[l]) : a->w[l];
@@ -214,7 +221,7 @@ static void math_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes
 }
 
 // ---- moves and conversions ----
-static void cast_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes *a) {
+static void cast_op(Agent *agent, const Instr *in, Lanes *dst, const Lanes *a) {
     Type to = (Type)in->type, from = (Type)in->b;
     if (!type_is_float(from) && !type_is_float(to)) {
         EACH_LANE(dst->i[l] = a->i[l])
@@ -229,7 +236,7 @@ static void cast_op(const Agent *agent, const Instr *in, Lanes *dst, const Lanes
         EACH_LANE(dst->f[l] = (double)(float)a->f[l])
         return;
     }
-    int lanes = in->wide ? LANES : 1;
+    int lanes = lanes_of_function(agent, in);
     for (int l = 0; l < lanes; l++)
         if (!in->wide || agent->mask >> l & 1) dst->w[l] = word_convert(to, from, a->w[l]);
 }
@@ -392,6 +399,8 @@ void agent_run(Agent *agent, int64_t budget) {
     Machine *machine = agent->cta->machine;
     const Instr *code = machine->code->instrs;
     Lanes *r = agent->regs;
+    uint64_t most = machine->most_steps - machine->steps + 1;   // then the place is where the limit was reached
+    if (most < (uint64_t)budget) budget = (int64_t)most;
     int64_t left = budget;
     while (agent->status == AGENT_READY && left-- > 0 && !machine->stop) {
         const Instr *in = &code[agent->pc];

@@ -4,7 +4,7 @@
 #include "ir/query.h"
 #include <string.h>
 
-static const uint64_t MOST_STEPS = 1000000000;   // instructions of a run; beyond, it is taken to be endless
+static const uint64_t MOST_STEPS = 1000000000;   // of a run; beyond, it is taken to be endless
 
 // ---- memory that lasts as long as a run ----
 bool in_scratch(const Module *module, Span place, void (*job)(const Module *module, void *user), void *user) {
@@ -145,10 +145,7 @@ static Agent *host_agent(Machine *machine, int count, const EmuArg *args, const 
 static bool run_host(Machine *machine, Agent *host) {
     while (host->status == AGENT_READY && !machine->stop) {
         agent_run(host, 1 << 20);
-        if (!machine->stop && machine->steps > machine->most_steps) {
-            emu_report(machine, host->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
-            return false;
-        }
+        if (machine->steps > machine->most_steps) report_endless(machine, host->pc);
     }
     return !machine->stop;
 }

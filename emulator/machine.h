@@ -15,7 +15,21 @@
 #include "emulator/memory.h"
 #include "emulator/race.h"
 
-enum { MOST_REPORTS = 16 };
+enum { MOST_REPORTS = 16, MOST_REPEATED = 1 << 16 };
+
+// How much work counts for a step, as an instruction of a warp does: what takes up to 60 ns on a CPU of 2023. So the limit
+// of a run's steps (EmuOptions) bounds its time, whatever it does. Accesses: elements whose order is watched. Elements:
+// of tiles. Bytes: of asynchronous copies and matrices. Functions: lanes that compute exp, a quotient or a conversion.
+// Threads: that arrive at a barrier, or begin. Cleared: elements of memory that begins without a value.
+enum {
+    STEP_ACCESSES = 2,
+    STEP_ELEMENTS = 8,
+    STEP_BYTES = 16,
+    STEP_PRODUCTS = 128,
+    STEP_FUNCTIONS = 4,
+    STEP_THREADS = 8,
+    STEP_CLEARED = 512
+};
 
 typedef struct LoopState {   // of a parallel loop
     int64_t total, base, begin[MAX_RANK], step[MAX_RANK], extent[MAX_RANK];
@@ -124,11 +138,11 @@ struct Machine {
     EmuReport *report;
     EmuSite *sites;   // by instruction
     Arena *keep;      // where the report's sites go
-    int reports, prints;
+    int reports, repeated, prints;
     Map *reported;   // pairs of places
     bool stop;
     // ends of runs that do not end by themselves
-    uint64_t steps, most_steps;   // instructions of the run, its launches so far included; when it is called endless
+    uint64_t steps, most_steps;   // of the run, its launches so far included; when it is called endless
     int64_t ctas_ended, ctas_wanted;
     // For CTAs that spin: number of changes (all but loads); last seen; the step of that; when to look closely.
     uint64_t moves, seen_moves, still_since, next_look;
@@ -155,6 +169,10 @@ void dependency_check(Agent *agent, int lane, const Mem *mem, int64_t element,
                       int pc);   // before a use of global memory
 
 // ---- report.c ----
+// Counts work beyond the one instruction that asks for it. False: a run may not do so much, which was reported, and
+// nothing more is to be done.
+bool spend(Agent *agent, int64_t work, int64_t of_a_step);
+void report_endless(Machine *machine, int pc);
 Diag *emu_report(Machine *machine, int pc, DiagCode code, ...);   // NULL: enough was reported, or this place before
 Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...);
 const char *thread_text(const Agent *agent, int lane);

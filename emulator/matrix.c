@@ -92,6 +92,7 @@ static void matrix_multiply(Agent *agent, const Call *call) {
         !gather(agent, CALL_ARG(call, MMA, b).place, &code->b, b, &lanes) ||
         !gather(agent, CALL_ARG(call, MMA, c).place, &code->c, c, &lanes))
         return;
+    if (!spend(agent, code->m * code->n * code->k, STEP_PRODUCTS)) return;
     Type type = machine_mem(agent->cta->machine, CALL_ARG(call, MMA, c).place->mem)->type;
     if (!type_is_float(type)) multiply_int(code, a, b, c);
     else if (type == TYPE_F64) multiply_f64(code, a, b, c);
@@ -188,6 +189,7 @@ static void matrix_move(Agent *agent, const Call *call) {
     MatrixMove move;
     Word words[8 * 16];
     if (!matrix_setup(agent, call, &move)) return;
+    spend(agent, 8 * 16 * move.count, STEP_BYTES);
     matrix_note(agent, &move);
     for (int i = 0; i < move.count; i++) move_one(agent, &move, i, words);
 }
@@ -195,7 +197,7 @@ static void matrix_move(Agent *agent, const Call *call) {
 // ---- ldmatrix_bytes: matrices of 16 rows of 16 bytes; lane l holds 4 bytes of column l / 4, then of column l / 4 + 8 ----
 static void byte_matrices(Agent *agent, const Call *call) {
     const Place *to = CALL_ARG(call, LDMATRIX_BYTES, dst).place, *from = CALL_ARG(call, LDMATRIX_BYTES, src).place;
-    const Machine *machine = agent->cta->machine;
+    Machine *machine = agent->cta->machine;
     MatrixMove move = {
         .mem = machine_mem(machine, from->mem), .array_mem = machine_mem(machine, to->mem), .load = true};
     int n = matrix_facts.byte_rows, count = (int)CALL_ARG(call, LDMATRIX_BYTES, count).number, lanes = n * count;
@@ -212,6 +214,7 @@ static void byte_matrices(Agent *agent, const Call *call) {
     move.array = &agent->locals[move.array_mem->local];
     move.element = local_offset(agent, to, 0, n * lanes / LANES);
     if (move.element < 0) return;
+    spend(agent, n * lanes, STEP_BYTES);
     matrix_note(agent, &move);
     Word words[LANES * 16];
     for (int r = 0; r < lanes; r++)

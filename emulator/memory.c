@@ -210,6 +210,7 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
         for (int l = 0; l < LANES; l++) bytes[l] = mem->offset + offsets[l] * mem->bytes;
         conflicts_count(agent, mem, bytes, mask, mem->bytes);
         if (!machine->options.races) return;
+        spend(agent, __builtin_popcount(mask), STEP_ACCESSES);
         for (Mask m = mask; m; m &= m - 1) {
             int l = __builtin_ctz(m);
             race_shared(agent, l, bytes[l], mem->bytes, touch, mem, agent->pc);
@@ -223,6 +224,8 @@ static void note_access(Agent *agent, const Mem *mem, Mask mask, const int64_t *
     }
     if (!machine->options.races) return;
     if (mem->scope == SCOPE_GLOBAL && !mem->cells && !machine->code->dependent) return;
+    if (!agent->parallel && mem->scope != SCOPE_GLOBAL) return;
+    spend(agent, __builtin_popcount(mask), STEP_ACCESSES);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         if (agent->parallel) race_iteration(agent, l, mem, offsets[l], touch, agent->pc);
@@ -414,6 +417,7 @@ static void declare_local(Agent *agent, const Mem *mem) {
         array->shape[d] = extent < 0 ? 0 : extent;
         array->elements *= array->shape[d];
     }
+    if (!spend(agent, array->elements, STEP_CLEARED)) return;
     if (array->elements > array->capacity) {
         array->capacity = array->elements;
         array->data = NEW_ARRAY(arena, Lanes, array->elements);

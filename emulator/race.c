@@ -129,13 +129,15 @@ static void check_write(const Toucher *a, const LastWrite *write, int64_t elemen
     else if (!a->agent && a->mem->scope == SCOPE_SHARED) check_fenced(a, write, element);
 }
 
+static void unlink_node(Races *races, uint32_t *link) {
+    uint32_t node = *link;
+    *link = races->nodes.items[node - 1].next;
+    races->nodes.items[node - 1].next = races->free_node;
+    races->free_node = node;
+}
+
 static void drop_more(Races *races, Readers *readers) {
-    while (readers->more) {
-        uint32_t node = readers->more;
-        readers->more = races->nodes.items[node - 1].next;
-        races->nodes.items[node - 1].next = races->free_node;
-        races->free_node = node;
-    }
+    while (readers->more) unlink_node(races, &readers->more);
 }
 
 static void drop_readers(Races *races, Readers *readers) {
@@ -159,30 +161,43 @@ static bool same_moment(const Toucher *a, const Reader *reader) {
     return reader->lanes && reader->warp == a->warp && reader->epoch == a->epoch && reader->touch == a->touch;
 }
 
-// An access ordered after this one is ordered after that reader too, and what conflicts with that one does with this.
+static bool covers(const Toucher *a, const Reader *reader) {   // what conflicts with that one does with this
+    return reader->touch == a->touch || reader->touch == TOUCH_ATOMIC_READ;
+}
+
+// An access ordered after this one is ordered after that reader too.
 static bool replaces(const Toucher *a, const Reader *reader) {
-    bool covers = reader->touch == a->touch || reader->touch == TOUCH_ATOMIC_READ;
-    return !reader->lanes || (covers && unordered_lane(a, reader) < 0);
+    return !reader->lanes || (covers(a, reader) && unordered_lane(a, reader) < 0);
+}
+
+// What a thread read before, this access stands for. Else a thread that polls, and that no other waits for, would leave
+// a reader for each of its epochs.
+static void forget_earlier(const Toucher *a, Reader *reader) {
+    if (a->agent && reader->warp == a->warp && covers(a, reader)) reader->lanes &= ~((Mask)1 << a->lane);
 }
 
 static void add_reader(const Toucher *a, Readers *readers) {
     Races *races = a->cta->machine->races;
-    Mask bit = (Mask)1 << a->lane;
-    Reader *known = same_moment(a, &readers->latest) ? &readers->latest : NULL;
-    bool replace = known || replaces(a, &readers->latest);
-    for (uint32_t node = readers->more; node && !known; node = races->nodes.items[node - 1].next) {
-        Reader *reader = &races->nodes.items[node - 1].reader;
-        if (same_moment(a, reader)) known = reader;
-        else replace = replace && replaces(a, reader);
+    Reader mine = {a->epoch, a->warp, (Mask)1 << a->lane, a->pc, a->touch};
+    bool same = same_moment(a, &readers->latest);
+    if (!same) forget_earlier(a, &readers->latest);
+    bool replace = !same && replaces(a, &readers->latest);
+    for (uint32_t *link = &readers->more; *link;) {
+        Reader *reader = &races->nodes.items[*link - 1].reader;
+        bool joins = same_moment(a, reader);
+        if (joins) mine.lanes |= reader->lanes;
+        else forget_earlier(a, reader);
+        if (joins || !reader->lanes) {
+            unlink_node(races, link);
+            continue;
+        }
+        replace = replace && replaces(a, reader);
+        link = &races->nodes.items[*link - 1].next;
     }
-    if (known) {
-        known->lanes |= bit;
-        known->pc = a->pc;
-        return;
-    }
-    if (replace) drop_more(races, readers);
-    else push_more(races, a->cta->machine->arena, &readers->more, readers->latest);
-    readers->latest = (Reader){a->epoch, a->warp, bit, a->pc, a->touch};
+    if (same) mine.lanes |= readers->latest.lanes;
+    else if (replace) drop_more(races, readers);
+    else if (readers->latest.lanes) push_more(races, a->cta->machine->arena, &readers->more, readers->latest);
+    readers->latest = mine;
 }
 
 static bool check_reader(const Toucher *a, const Reader *reader, int64_t element) {

@@ -209,6 +209,7 @@ static void fence_thread(Agent *agent, int lane) {
 
 void race_fence(Agent *agent) {
     if (!agent->cta->machine->races) return;
+    spend(agent, __builtin_popcount(agent->mask), STEP_ACCESSES);
     for (Mask m = agent->warp ? agent->mask : 1; m; m &= m - 1) fence_thread(agent, __builtin_ctz(m));
 }
 

@@ -1,5 +1,5 @@
 // Reports: diagnostics of an execution. The same fault at the same place is reported once, and after MOST_REPORTS the
-// run stops: what follows is usually their consequence.
+// run stops: what follows is usually their consequence. It also stops after MOST_REPEATED of those that were known.
 #include "emulator/machine.h"
 
 static Span place_of(const Machine *machine, int pc) {
@@ -14,7 +14,11 @@ static bool known(Machine *machine, DiagCode code, int pc, int other_pc) {
 }
 
 static Diag *report_v(Machine *machine, int pc, int other_pc, DiagCode code, va_list args) {
-    if (machine->stop || known(machine, code, pc, other_pc)) return NULL;
+    if (machine->stop) return NULL;
+    if (known(machine, code, pc, other_pc)) {
+        machine->stop = ++machine->repeated == MOST_REPEATED;
+        return NULL;
+    }
     if (++machine->reports >= MOST_REPORTS) machine->stop = true;
     return diag_v(machine->sink, place_of(machine, pc), code, args);
 }
@@ -34,6 +38,36 @@ Diag *emu_report_pair(Machine *machine, int pc, int other_pc, DiagCode code, ...
     va_end(args);
     if (d && other_pc >= 0) diag_label(d, place_of(machine, other_pc), "the other access");
     return d;
+}
+
+// Whether the instruction closes a loop around the one at pc, which some text of the program says.
+static bool closes_loop(const Code *code, int at, int pc) {
+    InstrOp op = (InstrOp)code->instrs[at].op;
+    bool back = op == X_JUMP || op == X_FOR_NEXT || op == X_LOOP_NEXT || op == X_PARALLEL_NEXT;
+    return back && code->instrs[at].target <= pc && pc <= at;
+}
+
+void report_endless(Machine *machine, int pc) {
+    const Code *code = machine->code;
+    Diag *d = emu_report(machine, pc, T_EMU_ENDLESS, (long long)machine->most_steps);
+    Span last = place_of(machine, pc);
+    for (int at = pc; d && pc >= 0 && at < code->count; at++) {
+        Span loop = code->places[at];
+        if (!closes_loop(code, at, pc) || (loop.line == last.line && loop.column == last.column)) continue;
+        diag_label(d, last = loop, "in this loop");
+    }
+    if (d && machine->ctas_wanted > 1)
+        diag_note(d, "%lld of the launch's %lld CTAs had ended", (long long)machine->ctas_ended,
+                  (long long)machine->ctas_wanted);
+    machine->stop = true;
+}
+
+bool spend(Agent *agent, int64_t work, int64_t of_a_step) {
+    Machine *machine = agent->cta->machine;
+    machine->steps += (uint64_t)(work / of_a_step);
+    if (machine->steps <= machine->most_steps) return true;
+    report_endless(machine, agent->pc);
+    return false;
 }
 
 static const char *cta_text(const Cta *cta) {

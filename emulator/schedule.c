@@ -121,6 +121,7 @@ static bool roles_have_clocks(const Agent *agent) {
 
 void agent_spawn(Agent *agent, const SpawnCode *spawn, int body) {
     Cta *cta = agent->cta;
+    if (!spend(agent, spawn->threads, STEP_THREADS)) return;
     if (cta->machine->races && cta->machine->code->func->stage == STAGE_TILE && !agent->role) races_start(cta);
     int base = cta->first_thread + (agent->role ? (int)agent->role->first_thread : 0);
     if (roles_have_clocks(agent)) tell_threads(agent, spawn->threads);
@@ -222,11 +223,12 @@ static void cta_clear(Cta *cta) {
 }
 
 static void cta_start(Cta *cta, int64_t index, const Agent *host) {
-    const GridCode *grid = &cta->machine->code->grid;
+    const Code *code = cta->machine->code;
+    const GridCode *grid = &code->grid;
     cta->index = index;
     cta->live = true;
     cta_clear(cta);
-    if (cta->waited) memset(cta->waited, 0, sizeof *cta->waited * (size_t)(cta->machine->code->padded_threads / LANES));
+    if (cta->waited) memset(cta->waited, 0, sizeof *cta->waited * (size_t)(code->padded_threads / LANES));
     cta->root = agent_start(cta, grid->body);
     hand_down(host, cta->root, grid->slots);
     for (int i = 0; i < grid->count; i++) {
@@ -235,6 +237,7 @@ static void cta_start(Cta *cta, int64_t index, const Agent *host) {
         index /= extent;
     }
     cta->machine->report->blocks++;
+    spend(cta->root, code->shared_bytes / code->granule + code->fragment_elements, STEP_CLEARED);
 }
 
 // ---- deadlocks ----
@@ -301,12 +304,8 @@ static Cta *stuck(Machine *machine) {   // a CTA that has not ended
 }
 
 static bool out_of_steps(Machine *machine, const Agent *agent) {
-    if (machine->steps < machine->most_steps) return false;
-    Diag *d = emu_report(machine, agent->pc, T_EMU_ENDLESS, (long long)machine->most_steps);
-    if (d && machine->ctas_wanted > 1)
-        diag_note(d, "%lld of the launch's %lld CTAs had ended", (long long)machine->ctas_ended,
-                  (long long)machine->ctas_wanted);
-    machine->stop = true;
+    if (machine->steps <= machine->most_steps) return false;
+    report_endless(machine, agent->pc);
     return true;
 }
 

@@ -91,6 +91,7 @@ static void vector_access(Agent *agent, const Call *call) {
     for (int l = 0; l < LANES; l++) spans[l] = n;
     Mask mask = place_offsets(agent, place, agent->mask, spans, offsets);
     uint8_t *data = mem_data(agent->cta, mem);
+    spend(agent, __builtin_popcount(mask) * n, STEP_ACCESSES);
     note_traffic(agent, mem, mask, offsets, (int)n * mem->bytes);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
@@ -129,6 +130,7 @@ static void recast(Agent *agent, const Call *call) {
     int lane = __builtin_ctz(agent->mask);
     int64_t first = local_offset(agent, to, lane, n), start = local_offset(agent, from, lane, held);
     if (first < 0 || start < 0) return;
+    spend(agent, __builtin_popcount(agent->mask) * n, STEP_ELEMENTS);
     LocalArray *dst = &agent->locals[out->local], *src = &agent->locals[in->local];
     int step = out->bytes > in->bytes ? out->bytes : in->bytes;
     for (int64_t at = 0; at < n * out->bytes; at += step)
@@ -178,6 +180,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
     bool reads = op != OP_STORE, writes = op != OP_LOAD;
     const CallArg *value = op == OP_ATOMIC_CAS ? &CALL_ARG(call, ATOMIC_CAS, v) : &CALL_ARG(call, ATOMIC_ADD, v);
     const CallArg *expects = &CALL_ARG(call, ATOMIC_CAS, expected);
+    spend(agent, __builtin_popcount(mask), 1);
     for (Mask m = mask; m; m &= m - 1) {
         int l = __builtin_ctz(m);
         uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
@@ -249,6 +252,7 @@ enum { MOST_PRINTS = 200 };
 
 static void print_line(Agent *agent, const Call *call, int lane) {
     Machine *machine = agent->cta->machine;
+    if (machine->prints++ >= MOST_PRINTS) return;
     StrBuf sb;
     sb_init(&sb, machine->arena);
     sb_printf(&sb, "%s: %s", thread_text(agent, lane),
@@ -257,8 +261,7 @@ static void print_line(Agent *agent, const Call *call, int lane) {
         if (call->args[i].has_value)
             sb_printf(&sb, " %s",
                       word_text(machine->arena, call->args[i].type, value_of(agent, &call->args[i])->w[lane]));
-    if (machine->prints++ < MOST_PRINTS)
-        diag(machine->sink, machine->code->places[agent->pc], T_EMU_PRINT, sb_text(&sb));
+    diag(machine->sink, machine->code->places[agent->pc], T_EMU_PRINT, sb_text(&sb));
 }
 
 static void print_op(Agent *agent, const Instr *in, const Call *call) {

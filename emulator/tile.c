@@ -376,22 +376,15 @@ static void op_scan(Agent *agent, const Call *call, const View *src, const View 
     view_write(agent, dst, words);
 }
 
-// What it counts for beyond the one instruction that it is: as many as warps would need at least, one for 32 elements
-// of its largest operand, or for 32 x 32 products.
-static uint64_t instructions_of(const Call *call, const View *views) {
-    uint64_t most = 0;
-    for (int i = 0; i < 3; i++)
-        if (views[i].mem && (uint64_t)views[i].elements > most) most = (uint64_t)views[i].elements;
-    if (call->op == OP_GEMM) {
-        int64_t depth = views[0].dims[views[0].rank - 1].extent;
-        uint64_t products = (uint64_t)(views[2].elements * depth / LANES);
-        if (products > most) most = products;
-    }
-    return most / LANES;
+// What it counts for beyond the one instruction that it is.
+static bool spend_on(Agent *agent, const Call *call, const View *views) {
+    int64_t elements = 0, depth = call->op == OP_GEMM ? views[0].dims[views[0].rank - 1].extent : 0;
+    for (int i = 0; i < 3; i++) elements += views[i].mem ? views[i].elements : 0;
+    return spend(agent, elements, STEP_ELEMENTS) && spend(agent, views[2].elements * depth, STEP_PRODUCTS);
 }
 
 static void perform(Agent *agent, const Call *call, const View *views, bool overwrites) {
-    agent->cta->machine->steps += instructions_of(call, views);
+    if (!spend_on(agent, call, views)) return;
     switch (call->op) {
     case OP_COPY: op_copy(agent, &views[0], &views[1]); break;
     case OP_FILL: op_fill(agent, &views[0], &CALL_ARG(call, FILL, value)); break;

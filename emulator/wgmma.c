@@ -368,6 +368,7 @@ static bool take_operands(Agent *agent, const Call *call, Statement *mine) {
 static void complete_statement(Agent *agent, Statement *s) {   // all warps have come
     Cta *cta = agent->cta;
     const WgmmaCode *code = s->call->wgmma;
+    if (!spend(agent, (int64_t)code->m * code->n * code->k * code->steps, STEP_PRODUCTS)) return;
     if (code->a.shared) check_operand(agent, &code->a, code, register_mem(agent, s->call, W_A), s->a_byte, &s->actor);
     check_operand(agent, &code->b, code, register_mem(agent, s->call, W_B), s->b_byte, &s->actor);
     actor_end(cta, &s->actor);

@@ -421,7 +421,7 @@ TILEC_API TilecStatus tilec_select(const TilecArtefact *artefact, const TilecKer
 typedef struct TilecEmulation {
     size_t size;
     uint64_t seed;       // of the order in which warps and asynchronous copies run
-    int64_t max_steps;   // instructions of all CTAs before the call ends with a diagnostic; 0: 10^9
+    int64_t max_steps;   // steps of all CTAs (T0715) before the call ends with a diagnostic; 0: 10^9
 } TilecEmulation;
 
 // Runs a kernel or program of a source on the CPU, without a device: for tests, and where there is no GPU. Tensors are in

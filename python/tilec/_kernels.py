@@ -358,7 +358,7 @@ class Kernel(_tilec.Launcher):
         """Runs on the emulator, which reports races, uninitialised elements and accesses outside of tensors.
 
         `seed` decides the order of warps and asynchronous copies; `max_steps` ends a kernel that does not end (0: 10^9
-        instructions of all CTAs).
+        steps of all CTAs, a minute at most).
         """
         given, values = self._split(keywords)
         if values:
