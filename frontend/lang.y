@@ -11,7 +11,9 @@
 #include "support/strbuf.h"
 #include <string.h>
 
-int lang_lex(YYSTYPE *value, YYLTYPE *span, void *scanner);
+int lang_scan(YYSTYPE *value, YYLTYPE *span, void *scanner);
+Parse *lang_get_extra(void *scanner);
+static int lang_lex(YYSTYPE *value, YYLTYPE *span, void *scanner);
 static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text);
 
 // The parser's stacks live in the arena too: leaving through the failure point loses nothing.
@@ -352,6 +354,23 @@ expr: place
  ;
 %%
 
+static int lang_lex(YYSTYPE *value, YYLTYPE *span, void *scanner) {
+    Parse *p = lang_get_extra(scanner);
+    if (p->replay == REPLAY_NONE) {
+        p->token = lang_scan(value, span, scanner);
+        p->token_text = value->text;
+        return p->token;
+    }
+    *span = p->current;
+    if (p->replay == REPLAY_SEMICOLON) {
+        p->replay = REPLAY_TOKEN;
+        return ';';
+    }
+    p->replay = REPLAY_NONE;
+    value->text = p->token_text;
+    return p->token;
+}
+
 // Tokens whose name is a word in quotes.
 static bool is_keyword(const char *name) {
     return strlen(name) > 3 && name[0] == '\'' && name[1] >= 'a' && name[1] <= 'z';
@@ -427,6 +446,17 @@ static bool token_is(yysymbol_kind_t token, const char *name) {
     return strcmp(yysymbol_name(token), name) == 0;
 }
 
+// The words that begin nothing but a statement or a declaration.
+static bool begins_statement(yysymbol_kind_t token) {
+    static const yysymbol_kind_t words[] = {
+        YYSYMBOL_GRID, YYSYMBOL_SHARED, YYSYMBOL_FRAGMENT, YYSYMBOL_LOCAL,    YYSYMBOL_VAR,       YYSYMBOL_LET,   YYSYMBOL_FOR,
+        YYSYMBOL_UNROLL, YYSYMBOL_PARALLEL, YYSYMBOL_VECTORIZED, YYSYMBOL_PIPELINED, YYSYMBOL_WHILE, YYSYMBOL_IF,
+        YYSYMBOL_BREAK, YYSYMBOL_RETURN, YYSYMBOL_CONST, YYSYMBOL_ASSUME, YYSYMBOL_THREAD, YYSYMBOL_TUNE, YYSYMBOL_KERNEL};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i] == token) return true;
+    return false;
+}
+
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
     (void)scanner;
     bool said = p->bad_token || p->too_deep;   // by the scanner
@@ -458,6 +488,7 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     } else {
         Span end = {p->file, p->last.end_line, p->last.end_column, p->last.end_line, p->last.end_column};
         diag_fix(diag(p->sink, after_last(p), T_MISSING_SEMICOLON, got), end, ";");
+        if (next_line && begins_statement(token)) p->replay = REPLAY_SEMICOLON;
     }
     return 0;
 }

@@ -12,6 +12,9 @@ enum {
     PARSE_MAX_NOTES = 100
 };   // of one file: a larger one is no program; about other languages
 
+// The parser drops an unexpected token. Of one that begins the next statement the scanner gives a ';' and it again.
+typedef enum { REPLAY_NONE, REPLAY_SEMICOLON, REPLAY_TOKEN } Replay;
+
 // The state of one parse: the position in the text, the open brackets, and the result.
 typedef struct Parse {
     Arena *arena;
@@ -27,7 +30,10 @@ typedef struct Parse {
     bool too_deep;         // reported once
     Span explained;        // by the notes so far
     Span wrong;            // the last unexpected token
-    bool bad_token;        // the scanner reported this one: the grammar stays silent about it
+    Replay replay;         // where a ';' was missing
+    int token;             // the last one, and its text
+    char *token_text;
+    bool bad_token;   // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
     bool started;   // the token that chooses what to parse was given
     Node *result;

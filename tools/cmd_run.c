@@ -84,8 +84,9 @@ bool command_run(Tool *tool, int *code) {
     (void)code;
     Subject s;
     int64_t repeat = 1;
-    int on = option_choice(&tool->options, tool->sink, OPTION_DEVICE, 0);
-    if (on < 0 || !option_number(&tool->options, tool->sink, OPTION_REPEAT, 1, 1000000, &repeat)) return false;
-    if (!subject_open(tool, on == 1, &s) || !subject_choose(&s) || !subject_args(&s)) return false;
-    return (on == 1 ? run_on_device(&s, repeat) : run_emulated(&s)) && save_outputs(&s);
+    bool on_gpu;
+    if (!tool_place(tool, &on_gpu) || !option_number(&tool->options, tool->sink, OPTION_REPEAT, 1, 1000000, &repeat))
+        return false;
+    if (!subject_open(tool, on_gpu, &s) || !subject_choose(&s) || !subject_args(&s)) return false;
+    return (on_gpu ? run_on_device(&s, repeat) : run_emulated(&s)) && save_outputs(&s);
 }

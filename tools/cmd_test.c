@@ -213,14 +213,14 @@ static bool list_files(Tool *tool, FileNames *out) {
 static bool read_options(TestRun *run, int64_t *jobs) {
     Tool *tool = run->tool;
     const Options *o = &tool->options;
-    int on = option_choice(o, tool->sink, OPTION_DEVICE, 0);
+    bool on_gpu;
     int64_t seed = 1, max_steps;
-    if (on < 0 || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed) ||
+    if (!tool_place(tool, &on_gpu) || !option_number(o, tool->sink, OPTION_SEED, 0, INT64_MAX, &seed) ||
         !tool_max_steps(tool, &max_steps) || !option_number(o, tool->sink, OPTION_JOBS, 1, 1024, jobs))
         return false;
     run->prepare = option_text(o, OPTION_COMPILE_ONLY, NULL);
     run->prepared = option_text(o, OPTION_COMPILED, NULL);
-    run->options = (TestOptions){.on_gpu = on == 1,
+    run->options = (TestOptions){.on_gpu = on_gpu,
                                  .seed = (uint64_t)seed,
                                  .max_steps = max_steps,
                                  .only = option_text(o, OPTION_ONLY, NULL),

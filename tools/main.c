@@ -3,6 +3,7 @@
 #include "runtime/compile/compile.h"
 #include "runtime/worker/serve.h"
 #include "tools/tool.h"
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,6 +80,7 @@ static int caught(Failure *failure) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN);   // a file beyond `ulimit -f` is an error of write, EFBIG
 #ifndef TILEC_NO_CODEGEN
     if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0 && can_serve(STDIN_FILENO))
         return serve_compiles(STDIN_FILENO);

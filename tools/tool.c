@@ -199,6 +199,17 @@ bool tool_max_steps(Tool *tool, int64_t *steps) {
     return !text || option_read_number(tool->sink, OPTION_MAX_STEPS, text, 1, INT64_MAX, steps);
 }
 
+bool tool_place(Tool *tool, bool *on_gpu) {
+    static const OptionId of_device[] = {OPTION_ARTEFACT, OPTION_REPEAT, OPTION_COMPILE_ONLY, OPTION_COMPILED,
+                                         OPTION_NO_GUARDS};
+    int on = option_choice(&tool->options, tool->sink, OPTION_DEVICE, 0);
+    *on_gpu = on == 1;
+    for (int i = 0; on == 0 && i < COUNT_OF(of_device); i++)
+        if (option_given(&tool->options, of_device[i]))
+            return tool_usage(tool, "--%s takes --device=gpu too", option_infos[of_device[i]].name);
+    return on >= 0;
+}
+
 bool tool_record(Tool *tool, const char *source, Loader *loader) {
     bool named;
     Record *record = NEW(tool->arena, Record);
