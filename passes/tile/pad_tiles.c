@@ -119,21 +119,23 @@ static void find_narrow(TilePadding *w, const Func *kernel) {
     }
 }
 
-// The statement loads all of the tile from a tensor, along the tensor's last dim. `padded`: what it would load of added
-// columns is beyond the tensor, so they are zeros.
-static bool loads_all(const TilePadding *w, const Stmt *stmt, const Buf *tile, bool *padded) {
+// The statement loads all of the tile from a tensor, along the tensor's last dim.
+static bool loads_all(const Stmt *stmt, const Buf *tile) {
     CopyOp copy;
-    int64_t columns = buf_extent(tile, 1);
     if (!match_copy(stmt, &copy) || copy.dst->buf != tile || copy.dst->transposed || !region_is_whole(copy.dst))
         return false;
-    const Buf *tensor = copy.src->buf;
     const RegionDim *last = &copy.src->dims[copy.src->count - 1];
-    if (tensor->scope != SCOPE_GLOBAL || copy.src->transposed || last->tile != columns ||
-        !expr_is_int(last->extent, columns))
-        return false;
-    Expr *end = e_add(w->arena, last->start, e_int(w->arena, columns));
-    *padded = prove(w->facts, e_ge(w->arena, end, tensor->shape[tensor->rank - 1]));
-    return true;
+    return copy.src->buf->scope == SCOPE_GLOBAL && !copy.src->transposed &&
+           expr_is_int(last->extent, buf_extent(tile, 1)) && last->tile == buf_extent(tile, 1);
+}
+
+// What it would load of added columns is beyond the tensor, so they are zeros.
+static bool loads_zeros(const TilePadding *w, const Stmt *stmt, const Buf *tile) {
+    if (!loads_all(stmt, tile)) return false;
+    const Region *from = copy_of(stmt).src;
+    const Expr *extent = from->buf->shape[from->count - 1];
+    Expr *end = e_add(w->arena, from->dims[from->count - 1].start, e_int(w->arena, buf_extent(tile, 1)));
+    return prove(w->facts, e_ge(w->arena, end, (Expr *)extent));
 }
 
 // The product takes the tile with its added columns, or what it needs of them.
@@ -142,24 +144,32 @@ static bool takes_wider(const TilePadding *w, const Stmt *gemm, const Region *re
     return (use == READS_N && lacks_n(w, gemm)) || (use == READS_K && lacks_k(w, gemm));
 }
 
+// Tiles of which something else than such a copy writes elements.
+static Map *with_other_numbers(const TilePadding *w, const Func *kernel) {
+    Map *found = map_new(w->arena);
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        Stmt alone = stmt_alone(stmt);
+        FOR_EACH_EFFECT (effect, w->arena, &alone)
+            if (effect->access != ACCESS_READ && !loads_zeros(w, stmt, effect->buf)) map_put(found, effect->buf, found);
+    }
+    return found;
+}
+
 // Tiles with a use that does not allow for more columns. Of a product along k both operands get them, or none.
 static void find_other(TilePadding *w, const Func *kernel) {
-    Map *unknown = map_new(w->arena);   // tiles whose added columns may not be zeros
+    Map *others = with_other_numbers(w, kernel);
     FOR_EACH_STMT (stmt, &kernel->body)
         for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++) {
             const Region *region = call_region(stmt, i);
-            bool padded = true;
-            if (!region || !map_has(w->wider, region->buf)) continue;
-            bool loads = loads_all(w, stmt, region->buf, &padded);
-            if (!loads && !(is_call(stmt, OP_GEMM) && takes_wider(w, stmt, region))) map_put(w->stays, region->buf, w);
-            if (!padded) map_put(unknown, region->buf, w);
+            if (!region || !map_has(w->wider, region->buf) || loads_all(stmt, region->buf)) continue;
+            if (!is_call(stmt, OP_GEMM) || !takes_wider(w, stmt, region)) map_put(w->stays, region->buf, w);
         }
     for (int stays = -1; stays != map_count(w->stays);) {
         stays = map_count(w->stays);
         FOR_EACH_STMT (stmt, &kernel->body) {
             if (!is_call(stmt, OP_GEMM) || !lacks_k(w, stmt)) continue;
             const Buf *a = gemm_of(stmt).a->buf, *b = gemm_of(stmt).b->buf;
-            bool stay = map_has(w->stays, a) || map_has(w->stays, b) || map_has(unknown, a) || map_has(unknown, b);
+            bool stay = map_has(w->stays, a) || map_has(w->stays, b) || map_has(others, a) || map_has(others, b);
             if (stay) map_put(w->stays, a, w), map_put(w->stays, b, w);
         }
     }
