@@ -231,7 +231,7 @@ static PlanMap plan_map(Builder *b, const Func *func, int at) {
     const char *why = NULL;
     const Param *param = &func->params.items[at];
     EXPECT(b->module->failure, tensor_map_read(func, param, &map, &why), "'%s' %s", param->var->name, why);
-    PlanMap out = {.name = param->var->name, .at = at, .tensor = map.tensor->name, .box_rank = map.box_rank};
+    PlanMap out = {.at = at, .tensor = map.tensor->name, .box_rank = map.box_rank};
     memcpy(out.box, map.box, sizeof out.box);
     out.swizzle = map.swizzle;
     out.tf32 = map.tf32;

@@ -80,9 +80,10 @@ struct PlanStep {
     VEC(PlanArg) args;           // LAUNCH
 };
 
+enum { SWIZZLE_USUAL = 128 };   // bytes; of maps that say none
+
 // A hidden parameter: a TMA tensor map, encoded at launch from a tensor argument.
 typedef struct PlanMap {
-    const char *name;
     int at;   // its index among the kernel's parameters
     const char *tensor;
     bool merged;                // all dims but the last are one

@@ -274,10 +274,10 @@ static bool map_fits(const PlanMap *map, const PlanParam *tensor) {
 }
 
 static void read_map(Reader *r, const Json *from, PlanVariant *v) {
-    PlanMap map = {.name = need_text(r, from, "name"), .tensor = need_text(r, from, "tensor")};
+    PlanMap map = {.tensor = need_text(r, from, "tensor")};
     const Json *box = json_get(from, "box");
     map.at = (int)json_integer(json_get(from, "at"), -1);
-    map.swizzle = (int)json_integer(json_get(from, "swizzle"), -1);
+    map.swizzle = (int)json_integer(json_get(from, "swizzle"), SWIZZLE_USUAL);
     map.tf32 = json_boolean(json_get(from, "tf32"), false);
     map.merged = json_boolean(json_get(from, "merged"), false);
     bool walks = !json_get(from, "im2col") || read_windows(r, json_get(from, "im2col"), &map);

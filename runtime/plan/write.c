@@ -6,15 +6,15 @@
 typedef struct Writer {
     Arena *arena;
     StrBuf *out;
-    int indent;
     bool first;                // no comma before the next item
     int flat;                  // > 0: items stand on one line
+    bool tight;                // without spaces
     VEC(const char *) texts;   // of the entry
 } Writer;
 
 static void next_item(Writer *w) {
-    if (!w->first) sb_str(w->out, w->flat ? ", " : ",");
-    if (!w->flat) sb_printf(w->out, "\n%*s", w->indent, "");
+    if (!w->first) sb_str(w->out, w->flat && !w->tight ? ", " : ",");
+    if (!w->flat) sb_char(w->out, '\n');
     w->first = false;
 }
 
@@ -29,14 +29,12 @@ static void key(Writer *w, const char *name) {
 static void open(Writer *w, const char *name, char bracket) {
     key(w, name);
     sb_char(w->out, bracket);
-    w->indent += 1;
     w->first = true;
 }
 
 static void close(Writer *w, char bracket) {
-    w->indent -= 1;
-    if (w->first || w->flat) sb_char(w->out, bracket);
-    else sb_printf(w->out, "\n%*s%c", w->indent, "", bracket);
+    if (!w->first && !w->flat) sb_char(w->out, '\n');
+    sb_char(w->out, bracket);
     w->first = false;
 }
 
@@ -51,6 +49,17 @@ static void close_flat(Writer *w, char bracket) {
     w->flat--;
 }
 
+// Of numbers alone.
+static void open_numbers(Writer *w, const char *name) {
+    open_flat(w, name, '[');
+    w->tight = true;
+}
+
+static void close_numbers(Writer *w) {
+    close_flat(w, ']');
+    w->tight = false;
+}
+
 static void put_text(Writer *w, const char *name, const char *text) {
     key(w, name);
     json_quote(w->out, text);
@@ -59,6 +68,11 @@ static void put_text(Writer *w, const char *name, const char *text) {
 static void put_integer(Writer *w, const char *name, int64_t value) {
     key(w, name);
     sb_printf(w->out, "%lld", (long long)value);
+}
+
+// What is missing has the usual value.
+static void put_unless(Writer *w, int64_t usual, const char *name, int64_t value) {
+    if (value != usual) put_integer(w, name, value);
 }
 
 static void put_true(Writer *w, const char *name) {
@@ -149,14 +163,19 @@ static void write_steps(Writer *w, const char *name, const PlanSteps *steps) {
     close(w, ']');
 }
 
+static void write_integers(Writer *w, const char *name, int count, const int *values) {
+    open_numbers(w, name);
+    for (int i = 0; i < count; i++) put_integer(w, NULL, values[i]);
+    close_numbers(w);
+}
+
 static void write_kernel(Writer *w, const PlanVariant *v) {
     put_text(w, "symbol", v->symbol);
     w->flat++;
     put_text(w, "grid", v->grid.text);
     put_integer(w, "threads", v->threads);
     if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1) {
-        key(w, "cluster");
-        sb_printf(w->out, "[%d, %d, %d]", v->cluster[0], v->cluster[1], v->cluster[2]);
+        write_integers(w, "cluster", (int)COUNT_OF(v->cluster), v->cluster);
     }
     if (v->pdl) put_integer(w, "pdl", v->pdl);
     put_integer(w, "shared_bytes", v->shared_bytes);
@@ -164,17 +183,11 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
     if (v->registers < 0) return;
     open_flat(w, "resources", '{');
     put_integer(w, "registers", v->registers);
-    put_integer(w, "spill_stores", v->spill_stores);
-    put_integer(w, "spill_loads", v->spill_loads);
-    put_integer(w, "stack", v->stack);
-    put_integer(w, "barriers", v->barriers);
+    put_unless(w, 0, "spill_stores", v->spill_stores);
+    put_unless(w, 0, "spill_loads", v->spill_loads);
+    put_unless(w, 0, "stack", v->stack);
+    put_unless(w, 0, "barriers", v->barriers);
     close_flat(w, '}');
-}
-
-static void write_integers(Writer *w, const char *name, int count, const int *values) {
-    key(w, name);
-    for (int i = 0; i < count; i++) sb_printf(w->out, "%s%d", i ? ", " : "[", values[i]);
-    sb_char(w->out, ']');
 }
 
 static void write_windows(Writer *w, const PlanMap *map) {
@@ -189,11 +202,10 @@ static void write_windows(Writer *w, const PlanMap *map) {
 
 static void write_map(Writer *w, const PlanMap *map) {
     open_flat(w, NULL, '{');
-    put_text(w, "name", map->name);
     put_integer(w, "at", map->at);
     put_text(w, "tensor", map->tensor);
     write_integers(w, "box", map->box_rank, map->box);
-    put_integer(w, "swizzle", map->swizzle);
+    put_unless(w, SWIZZLE_USUAL, "swizzle", map->swizzle);
     if (map->tf32) put_true(w, "tf32");
     if (map->merged) put_true(w, "merged");
     if (map->windows) write_windows(w, map);
@@ -209,9 +221,9 @@ static void write_maps(Writer *w, const PlanVariant *v) {
 
 static void write_condition(Writer *w, const PlanCondition *when) {
     if (!when->text) return;
-    open_flat(w, "when", '[');
+    open_numbers(w, "when");
     VEC_EACH (const HostExpr, term, &when->terms) put_number(w, term->text);
-    close_flat(w, ']');
+    close_numbers(w);
 }
 
 // The extents, then the terms without the zeros at the end.
@@ -221,10 +233,10 @@ static void write_cost(Writer *w, const PlanVariant *v) {
     LaunchCost cost = v->cost->terms;
     int last = COST_TERM_COUNT - 1;
     while (last >= 0 && !*cost_term(&cost, last)) last--;
-    open_flat(w, "cost", '[');
+    open_numbers(w, "cost");
     for (int i = 0; i < COST_EXTENTS; i++) put_number(w, v->cost->extents[i].text);
     for (int i = 0; i <= last; i++) put_integer(w, NULL, *cost_term(&cost, i));
-    close_flat(w, ']');
+    close_numbers(w);
 }
 
 // A variant without parameters and dims has those of the variant before it.
@@ -292,7 +304,6 @@ static void write_terms(Writer *w) {
 void plan_write(const Plan *plan, StrBuf *out) {
     Writer w = {.arena = out->arena, .out = out, .first = true};
     sb_char(out, '{');
-    w.indent = 1;
     put_integer(&w, "manifest", MANIFEST_FORMAT);
     put_text(&w, "producer", plan->producer);
     put_text(&w, "target", plan->target);
