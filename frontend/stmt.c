@@ -461,7 +461,10 @@ static void dispatch(Sema *s, const Node *node) {
 // Attributes in front of a statement go to what it became; a @loc holds for all that is inside too.
 void statement(Sema *s, const Node *node) {
     if (!(contexts_of(node) & 1 << s->context)) {
-        diag(s->sink, node->span, T_MISPLACED, context_text(s->context));
+        Diag *d = diag(s->sink, node->span, T_MISPLACED, context_text(s->context));
+        if (s->context == IN_PROGRAM)
+            diag_note(d,
+                      "a program declares scratch NAME: f32[N]; and calls kernels, k(x, NAME); which have no result");
         return;
     }
     bool placed = s->placed;

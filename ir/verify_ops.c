@@ -25,8 +25,15 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
     }
     bool everyone = info->participants == BY_CLUSTER;
     bool collective = info->participants == BY_ROLE || info->participants == BY_BLOCK || everyone;
-    if (collective && c->parallel) REPORT(v, loc, T_IR_PLACE, info->text, "inside a parallel loop");
     bool tile = collective && !(info->stages & STAGE_BIT_THREAD);
+    if (collective && c->parallel) {
+        v->broken = true;
+        diag_note(
+            diag(v->sink, loc, T_IR_PLACE, info->text, "inside a parallel loop"),
+            tile
+                ? "all threads execute it: it stands outside of the loop, on a whole tile; in the loop an element is y[i] = x[i]"
+                : "iterations run in any order, so none waits for another: it stands before or behind the loop");
+    }
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
     bool numbered = info->id == OP_BARRIER && count > 0 && args[0].value;
@@ -60,7 +67,7 @@ static void report_scope(Verifier *v, const OpInfo *info, const Operand *operand
                                 scopes_text(v, (int)buf->scope)));
     diag_label(d, buf->loc, "'%s' is declared here", buf->name);
     bool tile = !(info->stages & STAGE_BIT_THREAD) && !(operand->scopes & SCOPE_GLOBAL);
-    const char *word = operand->scopes & SCOPE_FRAGMENT ? "fragment" : "shared";
+    const char *word = operand->scopes & SCOPE_SHARED ? "shared" : "fragment";
     if (tile)
         diag_note(d, "declare a tile, %s NAME: %s[extent, ...], and copy to or from '%s'", word, type_text(buf->type),
                   buf->name);

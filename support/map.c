@@ -1,6 +1,7 @@
 #include "support/map.h"
 #include "support/numbers.h"
 #include <string.h>
+#include <strings.h>
 
 // uthash asks for memory through these; every function below that inserts or removes has its map in scope as `map`.
 #define uthash_malloc(bytes) arena_alloc(map->arena, (bytes))
@@ -132,6 +133,7 @@ const char *strmap_nearest(const StrMap *map, const char *name) {
     for (StrEntry *entry = map->entries; entry; entry = entry->hh.next) {
         size_t key_length = strlen(entry->key);
         if (key_length > LONGEST_SUGGESTION || key_length == 0) continue;
+        if (strcasecmp(name, entry->key) == 0) return entry->key;
         int distance = edit_distance(name, (int)length, entry->key, (int)key_length);
         if (distance < best) best = distance, nearest = entry->key;
     }

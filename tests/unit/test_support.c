@@ -95,6 +95,8 @@ static void names_are_suggested(void **state) {
     assert_string_equal(strmap_nearest(map, "redcue_summ"), "reduce_sum");
     assert_string_equal(strmap_nearest(map, "BN"), "BM");
     assert_null(strmap_nearest(map, "B"));
+    strmap_put(map, "A", map);
+    assert_string_equal(strmap_nearest(map, "a"), "A");
     assert_null(strmap_nearest(map, "fragment"));
     assert_null(strmap_nearest(map, ""));
     char longest[200] = {0};
