@@ -151,9 +151,10 @@ static void store_whole_dims(Arena *arena, TileLoop *loop) {
     Stmt *store = NULL;
     FOR_EACH_STMT_MUT (stmt, &loop->body)
         if (stmt->kind == STMT_STORE) store = stmt;
-    Buf *buf = store->store.buf;
+    Buf *buf = store ? store->store.buf : NULL;
     FragmentDigits digits;
-    if (buf->scope != SCOPE_FRAGMENT || fragment_digits(loop, buf, store->store.count, store->store.indices, &digits))
+    if (!buf || buf->scope != SCOPE_FRAGMENT ||
+        fragment_digits(loop, buf, store->store.count, store->store.indices, &digits))
         return;
     Expr *inside = NULL, *indices[LAYOUT_MAX_RANK];
     Subst *subst = subst_new(arena);
