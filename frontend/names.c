@@ -193,7 +193,8 @@ Symbol *find_or_report(Sema *s, const Node *node) {
     Symbol *symbol = find(s, node->text);
     if (symbol || is_explained(s, node->span) || is_reported(s, node->text)) return symbol;
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_NAME, node->text);
-    suggest(s, d, node->span, nearest_name(s, node->text));
+    if (op_named(node->text) != OP_COUNT) diag_note(d, "it is an operation, which is called: %s(..)", node->text);
+    else suggest(s, d, node->span, nearest_name(s, node->text));
     return NULL;
 }
 
