@@ -455,7 +455,7 @@ static void read_pattern(Search *s, const char *pattern) {
     for (const char *at = pattern; *at && s->atom_count < MOST_ATOMS;) {
         size_t length = strcspn(at, " ");
         Atom atom = {at, length, 0};
-        if (length > 1 && (*at == '^' || ((*at == '<' || *at == '>') && strchr("[]()|,;:?", at[1]))))
+        if (length > 1 && (*at == '^' || ((*at == '<' || *at == '>') && strchr("[](){|,;:?", at[1]))))
             atom = (Atom){at + 1, length - 1, *at};
         s->marked |= atom.role == '^';
         s->atoms[s->atom_count++] = atom;

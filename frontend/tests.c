@@ -253,8 +253,10 @@ static bool read_bindings(Sema *s, const Node *node, const Node *target, const F
 static void add_test(Sema *s, const Node *node, const Node *target, const Made *made) {
     Test *test = NEW(s->arena, Test);
     *test = (Test){.name = made->func->name, .loc = node->span};
+    int errors = diag_errors(s->sink);
     if (!read_bindings(s, node, target, made->func, test)) return;
-    check_all_bound(s, node, made->func, test);
+    if (diag_errors(s->sink) == errors)   // else a name that is missing may be the one that is wrong
+        check_all_bound(s, node, made->func, test);
     SemaValue tolerance = constant(s, node->kids[2], "a tolerance");
     if (is_poison(tolerance)) return;
     test->tolerance = settle(s, (SemaValue){.kind = VALUE_EXPR, .expr = to_type(s, tolerance, TYPE_F64)})->real;
