@@ -17,9 +17,7 @@ unreached   no thread executes the statement for any of the arguments
 refused     the mutant is no program: a name is used before it is declared
 unnoticed   a problem: an output differs or a program does not end where nothing was reported
 """
-import argparse
 import collections
-import concurrent.futures
 import itertools
 import pathlib
 import random
@@ -27,9 +25,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent.parent / folder) for folder in ("random", "oracle")]
+import driver  # noqa: E402
 import generator  # noqa: E402
 import random_programs  # noqa: E402
 from sync_mutations import KERNEL, SYNC, TEST  # noqa: E402
@@ -206,19 +204,6 @@ def check(options, seed):
 
 # ---- all ----
 
-def outcomes(options):
-    """Of each program; as many as there is time for, or --count."""
-    until = time.monotonic() + options.minutes * 60 if options.minutes else None
-    seeds, waiting = itertools.count(options.seed), collections.deque()
-    with concurrent.futures.ProcessPoolExecutor(options.j) as pool:
-        while True:
-            while len(waiting) < 2 * options.j and (time.monotonic() < until if until else (seed := next(seeds)) < options.seed + options.count):
-                waiting.append(pool.submit(check, options, next(seeds) if until else seed))
-            if not waiting:
-                return
-            yield waiting.popleft().result()
-
-
 def summary(counts):
     for how in OUTCOMES:
         kinds = collections.Counter({kind: number for (outcome, kind), number in counts.items() if outcome == how})
@@ -227,23 +212,16 @@ def summary(counts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--seed", type=int, default=random_programs.seed_of_tests())
-    parser.add_argument("--count", type=int, default=20, help="programs")
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--target", choices=TARGETS, help="default: by the seed")
-    parser.add_argument("-j", type=int, default=1, metavar="JOBS")
+    parser = driver.parser(__doc__, 20, driver.seed_of_tests(), choices=TARGETS, help="default: by the seed")
     parser.add_argument("-v", action="store_true", help="says for each mutant what came of it")
     options = parser.parse_args()
-    counts, problems, programs = collections.Counter(), [], 0
-    for found, wrong in outcomes(options):
+    counts, problems = collections.Counter(), []
+    for _, (found, wrong) in driver.results(options, check):
         counts.update(found)
         problems += wrong
-        programs += 1
     print("\n".join(problems))
     summary(counts)
-    print(f"{programs} programs from seed {options.seed}, {sum(counts.values())} mutants, {len(problems)} problems")
+    print(f"{driver.seeds_text(options)}: {sum(counts.values())} mutants, {len(problems)} problems")
     return 1 if problems or not counts else 0
 
 

@@ -9,17 +9,16 @@ pass of ours looks, and stores expressions of them. Where only operations are le
 a number. What it left to the machine (approximations, 8-bit conversions of the hardware) is counted, and not compared. All stores
 are compared on the emulator, too.
 """
-import argparse
 import collections
 import pathlib
 import random
 import re
 import struct
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+import driver  # noqa: E402
 import interpreter  # noqa: E402
 import language  # noqa: E402
 import programs  # noqa: E402
@@ -125,26 +124,25 @@ def wanted(text):
     return [arguments[p.name].cells[0] for p in func.params]
 
 
-def check(options, seed, folder, counts):
-    """What differs, as lines."""
-    kernel, lines = Kernel(seed), []
-    text, path = kernel.text(), folder / "folded.tile"
+def check(options, seed):
+    """(counts, what differs, as lines)"""
+    kernel, counts, lines = Kernel(seed), collections.Counter(), []
+    text = kernel.text()
     try:
         want = wanted(text)
     except interpreter.Unsupported:
-        counts["open"] += 1
-        return []
+        return {"open": 1}, []
     closed = not any(w is values.ANY or isinstance(w, values.Near) for w in want)
-    path.write_text(text + (random_programs.references(text) if closed else ""))
-    target = random.Random(f"target {seed}").choice(TARGETS)
-    done = subprocess.run([str(options.tilec), "build", "--emit=ptx", f"--target={target}", str(path), "-o", "-"], capture_output=True,
-                          text=True)
+    target = options.target or random.Random(f"target {seed}").choice(TARGETS)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "folded.tile"
+        path.write_text(text + (random_programs.references(text) if closed else ""))
+        done = driver.tilec(options, "build", "--emit=ptx", f"--target={target}", path, "-o", "-")
+        emulated = driver.tilec(options, "test", "--repro-dir=none", f"--target={target}", path) if closed else done
     if done.returncode:
-        return [f"exit {done.returncode}: {done.stderr[-2000:]}"]
-    command = [str(options.tilec), "test", "--repro-dir=none", f"--target={target}", str(path)]
-    emulated = subprocess.run(command, capture_output=True, text=True) if closed else done
+        return {}, [f"exit {done.returncode}: {done.stderr[-2000:]}"]
     if emulated.returncode:
-        lines.append(f"{target}, on the emulator: {(emulated.stdout + emulated.stderr)[-1500:]}")
+        lines.append(f"{target}, on the emulator: {emulated.said[-1500:]}")
     found, left = stored(done.stdout)
     counts.update(folded=len(found), left=left)
     for at, bits in sorted(found.items()):
@@ -153,28 +151,24 @@ def check(options, seed, folder, counts):
             counts["open"] += 1
         elif not same(bits, want[at], type_):
             lines.append(f"{target}: {type_} y{at} = {value}: the code stores {bits:#x}, the manual says {want[at]!r}")
-    return lines
+    return counts, lines
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = driver.parser(__doc__, 40, choices=TARGETS, help="default: by the seed")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("folded-code"))
     options = parser.parse_args()
-    counts, failed = collections.Counter(), []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.seed, options.seed + options.count):
-            lines = check(options, seed, pathlib.Path(folder), counts)
-            if not lines:
-                continue
-            failed.append(seed)
-            options.keep.mkdir(parents=True, exist_ok=True)
-            (options.keep / f"{seed}.tile").write_text(Kernel(seed).text())
-            print(f"seed {seed}: {options.keep / f'{seed}.tile'}\n    " + "\n    ".join(lines), flush=True)
-    print(f"seeds {options.seed} to {options.seed + options.count - 1}: {counts['folded']} stores folded, {counts['left']} left to the "
-          f"machine, {counts['open']} open, {len(failed)} kernels differ")
+    counts, failed = collections.Counter(), 0
+    for seed, (found, lines) in driver.results(options, check):
+        counts.update(found)
+        if not lines:
+            continue
+        failed += 1
+        options.keep.mkdir(parents=True, exist_ok=True)
+        (options.keep / f"{seed}.tile").write_text(Kernel(seed).text())
+        print(f"seed {seed}: {options.keep / f'{seed}.tile'}\n    " + "\n    ".join(lines), flush=True)
+    print(f"{driver.seeds_text(options)}: {counts['folded']} stores folded, {counts['left']} left to the machine, "
+          f"{counts['open']} open, {failed} kernels differ")
     few = counts["folded"] < 8 * options.count   # the test would look at little
     return 1 if failed or few else 0
 

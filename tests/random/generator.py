@@ -43,6 +43,7 @@ PROFILES = {   # production -> weight; `threads` and so on are those of the kern
     "tiles": {"elementwise": 5, "copy": 4, "region": 2, "input": 2, "reduce": 2, "scan": 1, "gemm": 1, "loop": 2, "branch": 1,
               "scalar": 1},
     "lanes": {"lanes": 1},
+    "products": {"products": 1},
     "channels": {"elementwise": 3, "copy": 2, "input": 1, "reduce": 1, "scan": 0.5, "loop": 0.5, "branch": 0.5},
     "loops": {"loop": 4, "while_loop": 1, "branch": 2, "input": 1, "elementwise": 2, "reduce": 1, "asynchronous": 1, "gemm": 1, "scalar": 2, "copy": 1},
 }
@@ -293,8 +294,11 @@ class Program(programs.Expressions, channels.Channels):
         extents = [self.dim(e) for _, e in self.grid]
         if self.cluster:
             self.grid, extents, self.blocks, self.scalar_names = [("g", 4)], ["4"], 4, ["g"]
-        if "lanes" in self.weights and len(self.weights) == 1:
+        if list(self.weights) == ["lanes"]:
             self.lanes()
+        elif list(self.weights) == ["products"]:
+            self.cluster = ""
+            extents = self.products()
         elif self.with_channels and not self.cluster:
             self.channels()
         elif not self.cluster and self.chance(0.1) and len(self.weights) > 10:

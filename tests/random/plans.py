@@ -8,17 +8,17 @@ lets for parts of indices, lets in place, blocks, branches and operands exchange
 claims, groups, or why there are none), which variants there are, with their tunables, and the mechanisms and hints that `select`
 leaves have to be the same. Exit 1 where they are not; the first difference is printed, and the source kept in --keep.
 """
-import argparse
 import collections
 import copy
+import functools
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+import driver
 import language
 import rewrites
 from language import Node
@@ -75,64 +75,64 @@ def rewritten(items, rng):
     return language.body(items)
 
 
-def dump(path, defines, step):
+def dump(options, path, defines, step):
     words = [word for define in defines for word in ("-D", define)]
-    done = subprocess.run([options.tilec, "opt", f"--target={options.target}", f"--stop-after={step}", *words, path], capture_output=True,
-                          text=True)
+    done = driver.tilec(options, "opt", f"--target={options.target}", f"--stop-after={step}", *words, path)
     if done.returncode:
         sys.exit(f"{path}: {done.stderr[:2000]}")
     return re.split(r"\n(?=(?:@[^\n]*\n)?(?:kernel|program) )", done.stdout)
 
 
-def plan(path, defines):
+def plan(options, path, defines):
     """What is decided, a line each."""
     lines = []
-    for kernel in dump(path, defines, "plan"):
+    for kernel in dump(options, path, defines, "plan"):
         lines += re.findall(r"^(?:@tuned.*|kernel \w+|program \w+)", kernel, re.M)
         lines += [grid.strip() or "(nothing)" for grid in re.findall(r"^ *((?:@\w+(?:\([^()]*\))? )*)grid \(", kernel, re.M)]
-    for kernel in dump(path, defines, "select"):
+    for kernel in dump(options, path, defines, "select"):
         counts = collections.Counter(DECISION.findall(kernel))
         lines.append(" ".join(f"{what}: {count}" for what, count in sorted(counts.items())))
     return lines
 
 
-def check(name, defines, folder):
-    """How many rewrites have another plan, those in KNOWN apart."""
+def items_of(options, name):
     source = (options.source / "examples" / f"{name}.tile").read_text()
-    items = [item for item in language.parse(source) if item.kind in ("kernel", "const", "macro", "fn")]
-    path = folder / f"{name}.tile"
-    path.write_text(language.body(items))
-    want, differ, exempt = plan(path, defines), 0, 0
-    for number in range(options.seed, options.seed + options.count):
-        path = folder / f"{name}-{number}.tile"
-        path.write_text(rewritten(items, random.Random(f"{name} {number}")))
-        found = plan(path, defines)
-        if found == want:
-            continue
-        known = KNOWN.get((name, number))
-        if known:
-            print(f"{name}, rewrite {number}: {known}", flush=True)
-            exempt += 1
-            continue
-        differ += 1
-        first = next(((a, b) for a, b in zip(want, found) if a != b), (f"{len(want)} lines", f"{len(found)} lines"))
-        print(f"{name}, rewrite {number}: {path}\n    - {first[0]}\n    + {first[1]}", flush=True)
-    print(f"{name}: {options.count - differ - exempt} of {options.count} have the same plan, {len(want)} decisions", flush=True)
-    return differ
+    return [item for item in language.parse(source) if item.kind in ("kernel", "const", "macro", "fn")]
 
 
-parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-parser.add_argument("source", type=pathlib.Path)
-parser.add_argument("--count", type=int, default=20)
-parser.add_argument("--seed", type=int, default=1)
-parser.add_argument("--only", default="")
-parser.add_argument("--target", default="sm_90a")
-parser.add_argument("--keep", type=pathlib.Path)
-options = parser.parse_args()
-chosen = {name: defines for name, defines in FAMILIES.items() if re.search(options.only, name)}
-with tempfile.TemporaryDirectory() as place:
-    folder = options.keep or pathlib.Path(place)
-    folder.mkdir(parents=True, exist_ok=True)
-    bad = sum(check(name, defines, folder) for name, defines in chosen.items())
-sys.exit(1 if bad or not chosen else 0)
+def compared(name, want, options, number):
+    """The first difference of a rewrite's plan from the one that is wanted; ''."""
+    path = options.keep / f"{name}-{number}.tile"
+    path.write_text(rewritten(items_of(options, name), random.Random(f"{name} {number}")))
+    found = plan(options, path, FAMILIES[name])
+    first = next(((a, b) for a, b in zip(want, found) if a != b), (f"{len(want)} lines", f"{len(found)} lines"))
+    return "" if found == want else f"{path}\n    - {first[0]}\n    + {first[1]}"
+
+
+def check(options, name):
+    """How many rewrites have another plan, those in KNOWN apart."""
+    path = options.keep / f"{name}.tile"
+    path.write_text(language.body(items_of(options, name)))
+    want = plan(options, path, FAMILIES[name])
+    differ = {number: found for number, found in driver.results(options, functools.partial(compared, name, want)) if found}
+    for number, found in differ.items():
+        print(f"{name}, rewrite {number}: {KNOWN.get((name, number), found)}", flush=True)
+    print(f"{name}: {options.count - len(differ)} of {options.count} have the same plan, {len(want)} decisions", flush=True)
+    return sum((name, number) not in KNOWN for number in differ)
+
+
+def main():
+    parser = driver.parser(__doc__, 20)
+    parser.add_argument("source", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--keep", type=pathlib.Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        options.keep = options.keep or pathlib.Path(place)
+        options.keep.mkdir(parents=True, exist_ok=True)
+        wrong = [check(options, name) for name in FAMILIES if re.search(options.only, name)]
+    return 1 if sum(wrong) or not wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,16 +13,16 @@ What is checked comes from enumeration of lanes and values, by a model of its ow
     wavefronts  words of shared memory by bank, phase by phase, are as many as the remark says, for the first and the last warp
     optimum     on bits: no way through shared memory has fewer wavefronts than that (see `optimum`)
 """
-import argparse
 import collections
 import itertools
 import math
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
+
+import driver
 
 TYPES = {"i8": 8, "u8": 8, "i16": 16, "f16": 16, "bf16": 16, "i32": 32, "f32": 32, "i64": 64, "f64": 64}
 LANES, BANKS, WORD, WIDEST = 32, 32, 4, 16
@@ -336,10 +336,9 @@ def optimum(conversion, matrices):
 
 # ---- what tilec did ----
 
-def decisions(tilec, target, path):
+def decisions(options, path):
     """By kernel: (way, layout of the scratch or None, (store, load) mechanisms, note)."""
-    done = subprocess.run([str(tilec), "opt", "-R", f"--target={target}", "--stop-after=swizzle-allocation", "--repro-dir=none", str(path)],
-                          capture_output=True, text=True)
+    done = driver.tilec(options, "opt", "-R", f"--target={options.target}", "--stop-after=swizzle-allocation", "--repro-dir=none", path)
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
     lines = path.read_text().split("\n")
@@ -413,76 +412,58 @@ def problems(conversion, decision, target, counts):
             yield f"{printed.group(1)} wavefronts, {best} are possible: {note} {layout} {mechanisms}"
 
 
-# ---- all of them ----
+# ---- all of them, in batches ----
 
-def batches(options):
-    for first in range(options.seed, options.seed + options.count, options.batch):
-        last = min(first + options.batch, options.seed + options.count)
-        yield [Conversion(seed) for seed in range(first, last)]
+def batch_of(options, first):
+    return [Conversion(seed) for seed in range(first, min(first + options.batch, options.seed + options.count))]
 
 
-def check(options):
-    counts, bad = collections.Counter(), 0
+def check(options, first):
+    """(counts, problems)"""
+    counts, batch = collections.Counter(), batch_of(options, first)
     with tempfile.TemporaryDirectory() as folder:
-        for batch in batches(options):
-            path = pathlib.Path(folder) / "conversions.tile"
-            path.write_text("\n".join(c.text() for c in batch))
-            done = subprocess.run([str(options.tilec), "test", f"--target={options.target}", "--repro-dir=none", str(path)], capture_output=True, text=True)
-            said = done.stdout + done.stderr
-            counts["right"] += len(re.findall(r"^ok ", said, re.M))
-            if done.returncode or len(re.findall(r"^ok ", said, re.M)) != len(batch):
-                bad += 1
-                print(f"seeds {batch[0].seed} to {batch[-1].seed}: exit {done.returncode}\n{said[-3000:]}", flush=True)
-                continue
-            found = decisions(options.tilec, options.target, path)
-            for conversion in batch:
-                for problem in problems(conversion, found[conversion.name()], options.target, counts):
-                    bad += 1
-                    print(f"seed {conversion.seed}: {problem}\n{conversion.text()}", flush=True)
-    print(f"seeds {options.seed} to {options.seed + options.count - 1}: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())))
+        path = pathlib.Path(folder) / "conversions.tile"
+        path.write_text("\n".join(c.text() for c in batch))
+        done = driver.emulated(options, path)
+        counts["right"] = len(re.findall(r"^ok ", done.said, re.M))
+        if done.returncode or counts["right"] != len(batch):
+            return counts, [f"seeds {first} to {batch[-1].seed}: exit {done.returncode}\n{done.said[-3000:]}"]
+        found = decisions(options, path)
+    return counts, [f"seed {conversion.seed}: {problem}\n{conversion.text()}" for conversion in batch
+                    for problem in problems(conversion, found[conversion.name()], options.target, counts)]
+
+
+def check_all(options):
+    counts, bad = collections.Counter(), 0
+    for _, (found, wrong) in driver.results(options, check, options.batch):
+        counts.update(found)
+        bad += len(wrong)
+        print("".join(f"{text}\n" for text in wrong), end="", flush=True)
+    print(f"{driver.seeds_text(options)}: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())))
     print(f"{bad} problems")
     return 1 if bad or not counts["right"] else 0
 
 
+def write_batch(options, first):
+    path = options.write / f"conversions_{first:05d}.tile"
+    path.write_text("\n".join(c.text() for c in batch_of(options, first)))
+    return driver.compiled(options, path)
+
+
 def write(options):
     options.write.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    for batch in batches(options):
-        path = options.write / f"conversions_{batch[0].seed:05d}.tile"
-        path.write_text("\n".join(c.text() for c in batch))
-        done = subprocess.run([str(options.tilec), "test", "--device=gpu", f"--target={options.target}", "--repro-dir=none",
-                               f"--compile-only={options.write / 'cubin'}", str(path)], capture_output=True, text=True)
-        failed += done.returncode != 0
-        if done.returncode:
-            print(f"{path}: exit {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}", flush=True)
+    failed = sum(not done for _, done in driver.results(options, write_batch, options.batch))
     print(f"{options.count} conversions, {failed} batches that do not compile")
     return 1 if failed else 0
 
 
-def on_device(options):
-    counts = collections.Counter()
-    for path in sorted(options.compiled.glob("conversions_*.tile")):
-        done = subprocess.run([str(options.tilec), "test", "--device=gpu", f"--compiled={options.compiled / 'cubin'}", str(path)],
-                              capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        counts.update(ok=len(re.findall(r"^ok ", said, re.M)), failed=len(re.findall(r"^FAIL |error\[", said, re.M)))
-        if done.returncode:
-            print(f"{path}: exit {done.returncode}\n{said[-4000:]}", flush=True)
-    print(f"on the device: {counts['ok']} passed, {counts['failed']} failed")
-    return 1 if counts["failed"] or not counts["ok"] else 0
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target", default="sm_90a")
+    parser = driver.parser(__doc__, 2000)
     parser.add_argument("--batch", type=int, default=25)
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--compiled", type=pathlib.Path)
     options = parser.parse_args()
-    return (write if options.write else on_device if options.compiled else check)(options)
+    return (write if options.write else driver.on_device if options.compiled else check_all)(options)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ casts, some in a serial loop. For all of these, each combination of three layout
 must not have more clocks of conversions (`@clocks`, times the iterations around) than the best of all. Loops are long, so that none is
 worth running for two layouts, and no layout of a tile replicates: conversions are the whole difference.
 """
-import argparse
 import itertools
 import pathlib
 import random
 import re
-import subprocess
 import sys
 import tempfile
+
+import driver
 
 N = 16
 # Of a tile [16, 16] over 64 threads: those of an accumulator, of rows in memory, of columns.
@@ -94,12 +94,11 @@ def clocks(text):
     return total
 
 
-def compiled(tilec, target, source):
+def compiled(options, source):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "program.tile"
         path.write_text(source)
-        done = subprocess.run([str(tilec), "opt", f"--target={target}", "--stop-after=stage-through-shared", str(path)],
-                              capture_output=True, text=True)
+        done = driver.tilec(options, "opt", f"--target={options.target}", "--stop-after=stage-through-shared", path)
     if done.returncode:
         raise RuntimeError(done.stderr)
     costs = {}
@@ -110,32 +109,29 @@ def compiled(tilec, target, source):
     return costs
 
 
+def check(options, seed):
+    """(the compiler's clocks, the best, text)"""
+    program = Program(seed)
+    choices = program.choices()
+    source = program.kernel("own", None) + "".join(program.kernel(f"given_{i}", layouts) for i, layouts in enumerate(choices))
+    costs = compiled(options, source)
+    own = costs.pop("own")
+    name = min(costs, key=costs.get)
+    text = f"seed {seed}: {own} clocks, best of {len(choices)}: {costs[name]}, worst {max(costs.values())}"
+    return own, costs[name], text + (f"\n{program.kernel('own', None)} {choices[int(name.split('_')[1])]}" if own > costs[name] else "")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=pathlib.Path)
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target", default="sm_90a")
+    parser = driver.parser(__doc__, 40)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     best_of_all = worse = sums = 0
-    for seed in range(options.seed, options.seed + options.count):
-        program = Program(seed)
-        choices = program.choices()
-        source = program.kernel("own", None) + "".join(program.kernel(f"given_{i}", layouts) for i, layouts in enumerate(choices))
-        costs = compiled(options.tilec, options.target, source)
-        own = costs.pop("own")
-        best = min(costs.values())
-        sums += own
-        best_of_all += best
+    for _, (own, best, text) in driver.results(options, check):
+        sums, best_of_all, worse = sums + own, best_of_all + best, worse + (own > best)
         if options.verbose or own > best:
-            name = min(costs, key=costs.get)
-            print(f"seed {seed}: {own} clocks, best of {len(choices)}: {best}, worst {max(costs.values())}")
-        if own > best:
-            worse += 1
-            print(program.kernel("own", None), choices[int(name.split('_')[1])])
-    print(f"{options.count} programs, {sums} clocks of conversions; the best of all choices {best_of_all}; worse in {worse}")
-    return 1 if worse else 0
+            print(text, flush=True)
+    print(f"{driver.seeds_text(options)}, {sums} clocks of conversions; the best of all choices {best_of_all}; worse in {worse}")
+    return 1 if worse or not sums else 0
 
 
 if __name__ == "__main__":

@@ -10,11 +10,7 @@ Checks of a program: all stages and texts on the emulator for one target (stages
 tunables (targets); without some passes (passes); another source of the same meaning (rewrites). A program that differs is kept (--keep),
 made small by `tilec reduce`, and printed with its seed. Program N + 1 comes after N; --seed goes on anywhere.
 """
-import argparse
 import collections
-import concurrent.futures
-import hashlib
-import os
 import pathlib
 import random
 import re
@@ -23,6 +19,7 @@ import sys
 import tempfile
 import time
 
+import driver
 import generator
 import interpreter
 import language
@@ -31,11 +28,9 @@ import values
 
 TARGETS = ["sm_80", "sm_90a", "sm_120a", "sm_100a"]
 CHECKS = ["stages", "targets", "passes", "rewrites"]
-PIPELINE = ["simplify", "swap-operands", "split-k", "tile-scheduler", "select", "lower-channels", "multi-buffer", "lazy-rescale", "warp-specialize",
-            "software-pipeline", "insert-mbarriers", "simplify", "hoist-guards", "peel-loops", "layout-inference", "partial-reductions",
-            "stage-through-shared", "swizzle-allocation", "insert-sync", "lower-tile-op", "vectorize", "unroll", "simplify",
-            "hoist-divisions", "annotate-kernel"]
-OPTIONAL = ["simplify", "swap-operands", "lazy-rescale", "warp-specialize", "software-pipeline", "hoist-guards", "peel-loops",
+PASSES = pathlib.Path(__file__).resolve().parents[2] / "passes/passes.def"
+PIPELINE = [name.replace("_", "-") for name in re.findall(r"^STEP\((\w+)\)", PASSES.read_text(), re.M)]
+OPTIONAL = ["simplify", "swap-operands", "plan", "lazy-rescale", "warp-specialize", "software-pipeline", "hoist-guards", "peel-loops",
             "partial-reductions", "vectorize", "unroll", "hoist-divisions"]
 CODE = re.compile(r"error\[(T\d+)\]")
 
@@ -98,21 +93,17 @@ class Check:
         self.possible = [t for t in TARGETS if t != "sm_80" or "cluster (" not in text]
         self.target = options.target or self.random.choice(self.possible[:-1] * 3 + self.possible[-1:])
 
-    def command(self, path, *given):
-        return [str(self.options.tilec), "test", "--repro-dir=none", *given, str(path)]
-
     def run(self, path, *given):
         """None, or (kind, what it says): differs, refused."""
         try:
-            done = subprocess.run(self.command(path, *given), capture_output=True, text=True, timeout=self.options.timeout)
+            done = driver.tilec(self.options, "test", "--repro-dir=none", *given, path, timeout=self.options.timeout)
         except subprocess.TimeoutExpired:
             return "differs", "it does not end"
         if done.returncode == 0:
             return None
-        said = done.stdout + done.stderr
-        codes = CODE.findall(said)
+        codes = CODE.findall(done.said)
         wrong = done.returncode not in (1, 4) or not codes or any(c in WRONG or c.startswith("T07") for c in codes)
-        return ("differs" if wrong else "refused"), f"{' '.join(given)}: exit {done.returncode}\n{said[-3000:]}"
+        return ("differs" if wrong else "refused"), f"{' '.join(given)}: exit {done.returncode}\n{done.said[-3000:]}"
 
     def stages(self, path, _):
         return self.run(path, "--emulate-each", "--roundtrip-each", "--verify-each", f"--target={self.target}")
@@ -124,6 +115,7 @@ class Check:
 
     def passes(self, path, _):
         left_out = set(self.random.sample(OPTIONAL, self.random.randint(1, 3)))
+        left_out.update(["plan"] if "warp-specialize" in left_out else [])   # which relies on the roles that are decided
         passes = [p for p in PIPELINE if p not in left_out]
         return self.run(path, f"--target={self.target}", f"--passes={','.join(passes)}")
 
@@ -192,31 +184,20 @@ def report(options, found):
 
 
 def many(options):
-    counts, refusals, started, seed = collections.Counter(), collections.Counter(), time.monotonic(), options.seed
-    failed = []
-    with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
-        waiting = collections.deque()
-        until = started + options.minutes * 60 if options.minutes else None
-        while True:
-            more = time.monotonic() < until if until else seed < options.seed + options.count
-            while more and len(waiting) < 4 * options.jobs and (until or seed < options.seed + options.count):
-                waiting.append(pool.submit(check_seed, options, seed))
-                seed += 1
-            if not waiting:
-                break
-            found = waiting.popleft().result()
-            counts[found[1]] += 1
-            if found[1] == "refused":
-                refusals.update(set(CODE.findall(found[3])))
-            if found[1] in ("differs", "invalid"):
-                failed.append(found[0])
-            if found[0] in failed[-1:] or (found[1] == "refused" and options.verbose):
-                report(options, found)
+    counts, refusals, started, failed = collections.Counter(), collections.Counter(), time.monotonic(), []
+    for seed, found in driver.results(options, check_seed):
+        counts[found[1]] += 1
+        wrong = found[1] in ("differs", "invalid")
+        failed += [seed] * wrong
+        if found[1] == "refused":
+            refusals.update(set(CODE.findall(found[3])))
+        if wrong or (found[1] == "refused" and options.verbose):
+            report(options, found)
     if refusals:
         print("refused by: " + ", ".join(f"{code} {n}" for code, n in refusals.most_common()))
-    print(f"seeds {options.seed} to {seed - 1}, {time.monotonic() - started:.0f} s: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())) +
+    print(f"{driver.seeds_text(options)}, {time.monotonic() - started:.0f} s: " + ", ".join(f"{n} {k}" for k, n in sorted(counts.items())) +
           (f"; failed: {','.join(map(str, failed))}" if failed else ""))
-    return 1 if failed else 0
+    return 1 if failed or not counts else 0
 
 
 def one(options):
@@ -225,16 +206,6 @@ def one(options):
         kind, name, said = check.all(folder)
     print(f"{kind} {name} {said}")
     return 0 if kind == "ok" else 1
-
-
-def compiled(options, path):
-    """Whether ptxas takes the batch; its code goes to the folder `cubin`."""
-    command = [str(options.tilec), "test", "--device=gpu", f"--target={options.target}", "--repro-dir=none",
-               f"--compile-only={path.parent / 'cubin'}", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{path}: exit {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}", flush=True)
-    return done.returncode == 0
 
 
 def accepted(options, seed, folder):
@@ -267,41 +238,16 @@ def write(options):
             if len(batch) == options.batch or count == options.count:
                 path = options.write / f"random_{options.target}_{(count - 1) // options.batch:04d}.tile"
                 path.write_text(generator.PRELUDE + "\n".join(batch))
-                failed += not compiled(options, path)
+                failed += not driver.compiled(options, path)
                 batch = []
     print(f"seeds {options.seed} to {seed - 1}: {count} programs, {failed} batches that do not compile")
     return 1 if failed else 0
 
 
-def on_device(options):
-    counts = collections.Counter()
-    for path in sorted(options.compiled.glob("*.tile")):
-        command = [str(options.tilec), "test", "--device=gpu", f"--compiled={options.compiled / 'cubin'}", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        said = done.stdout + done.stderr
-        counts.update(ok=len(re.findall(r"^ok ", said, re.M)), failed=len(re.findall(r"^FAIL |error\[", said, re.M)))
-        if done.returncode:
-            print(f"{path}: exit {done.returncode}\n{said[-4000:]}", flush=True)
-    print(f"on the device: {counts['ok']} passed, {counts['failed']} failed")
-    return 1 if counts["failed"] or not counts["ok"] else 0
-
-
-def seed_of_tests():
-    """Of `./dev test`: the commit's, or --seed."""
-    text = os.environ.get("TILEC_TEST_SEED", "1")
-    return int(text) if text.isdigit() else int(hashlib.sha256(text.encode()).hexdigest()[:7], 16) * 1000
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--seed", type=int, default=seed_of_tests())
+    parser = driver.parser(__doc__, 100, driver.seed_of_tests(), choices=TARGETS, help="of the check of all stages; default: by the seed")
     parser.add_argument("--profile", choices=list(generator.PROFILES), default="all")
     parser.add_argument("--checks", type=lambda text: text.split(","), default=CHECKS)
-    parser.add_argument("--target", choices=TARGETS, help="of the check of all stages; default: by the seed")
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("random-programs"), help="folder for programs that differ")
     parser.add_argument("--timeout", type=int, default=300, help="seconds of one check")
     parser.add_argument("--reduce-s", type=int, default=600, help="seconds to make a program small; 0: does not")
@@ -311,7 +257,7 @@ def main():
     parser.add_argument("--compiled", type=pathlib.Path)
     parser.add_argument("--batch", type=int, default=25)
     options = parser.parse_args()
-    how = one if options.check else write if options.write else on_device if options.compiled else many
+    how = one if options.check else write if options.write else driver.on_device if options.compiled else many
     return how(options)
 
 

@@ -7,13 +7,13 @@ A tile of two to four dims is seen as a matrix: its dims are split into digits, 
 a step, and joined. Each program is compared with its reference as written and after all passes, in a pipeline or before a product. The compiler
 accepts each of them: the digits of the matrix are digits of the tile.
 """
-import argparse
 import math
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
+
+import driver
 
 TYPES = [("f16", "f32"), ("bf16", "f32"), ("i8", "i32"), ("f32", "f32")]
 COLUMNS = 16
@@ -117,26 +117,24 @@ test {name} (N = 3) {{
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tilec", type=lambda text: pathlib.Path(text).resolve())
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--target", default="sm_90a")
-    options = parser.parse_args()
-    right = bad = 0
+def check(options, seed):
+    """What is wrong; ''."""
     with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.seed, options.seed + options.count):
-            path = pathlib.Path(folder) / "view.tile"
-            path.write_text(program(seed))
-            done = subprocess.run([str(options.tilec), "test", "--emulate-each", "--roundtrip-each", f"--target={options.target}", "--repro-dir=none", str(path)],
-                                  capture_output=True, text=True)
-            fine = done.returncode == 0 and "\n1 passed" in "\n" + done.stdout
-            right += fine
-            bad += not fine
-            if not fine:
-                print(f"seed {seed}: exit {done.returncode}\n{(done.stdout + done.stderr)[-2500:]}\n{path.read_text()}", flush=True)
-    print(f"seeds {options.seed} to {options.seed + options.count - 1}: {right} right, {bad} wrong")
+        path = pathlib.Path(folder) / "view.tile"
+        path.write_text(program(seed))
+        done = driver.emulated(options, path, "--emulate-each", "--roundtrip-each")
+    fine = done.returncode == 0 and "\n1 passed" in "\n" + done.stdout
+    return "" if fine else f"exit {done.returncode}\n{done.said[-2500:]}\n{program(seed)}"
+
+
+def main():
+    options = driver.parser(__doc__, 60).parse_args()
+    right = bad = 0
+    for seed, wrong in driver.results(options, check):
+        right, bad = right + (not wrong), bad + bool(wrong)
+        if wrong:
+            print(f"seed {seed}: {wrong}", flush=True)
+    print(f"{driver.seeds_text(options)}: {right} right, {bad} wrong")
     return 1 if bad or not right else 0
 
 

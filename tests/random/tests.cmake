@@ -20,6 +20,8 @@ if(TARGET tilec)
                                         --seed 1 --count 25 --reduce-s 0)
   add_test(NAME random_programs_lanes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
                                               --seed 1 --count 10 --profile lanes --reduce-s 0)
+  add_test(NAME random_programs_products COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
+                                                 --seed 1 --count 20 --profile products --target sm_90a --reduce-s 0)
   add_test(NAME random_programs_channels COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
                                                  --seed 1 --count 12 --profile channels --reduce-s 0)
   add_test(NAME random_programs_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_programs.py $<TARGET_FILE:tilec>
@@ -28,7 +30,8 @@ if(TARGET tilec)
                                             --minutes 4)
   # What generated code computes of constants.
   add_test(NAME folded_code COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/folded_code.py $<TARGET_FILE:tilec> --count 60)
-  set_tests_properties(random_programs random_programs_lanes random_programs_channels random_programs_more random_programs_new folded_code
+  set_tests_properties(random_programs random_programs_lanes random_programs_products random_programs_channels random_programs_more
+                       random_programs_new folded_code
                        PROPERTIES TIMEOUT 1800 REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${PROJECT_SOURCE_DIR}/tests/oracle")
   # Conversions of fragments: right, by the cheapest way, with the wavefronts that are printed; 2,000 in tier 2.
   add_test(NAME random_conversions COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
@@ -59,7 +62,7 @@ if(TARGET tilec)
   tilec_tier("release:1" random_conversions random_placements)
   tilec_tier("release:2" random_placements_more)
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes
-             random_programs_channels)
+             random_programs_products random_programs_channels)
   tilec_tier("release:1" folded_code)
   tilec_tier("release:2" random_programs_more)
   tilec_tier("release:2;new_seeds" random_programs_new)
