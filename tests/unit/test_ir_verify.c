@@ -454,6 +454,285 @@ static void storage_is_aligned(void **state) {
     expect_code(&x, T_IR_ALLOCATION);
 }
 
+// ---- one rule, each way to break it ----
+
+typedef struct Operand3 {   // an operation of two of the fixture's lets, by their letters
+    BinaryOp op;
+    char a, b;
+    Type type;
+    bool fits;
+} Operand3;
+
+// Lets of each kind of scalar: 'i' i64, 'h' f32, 'q' bool.
+static Expr *let_of(Fixture *x, char letter) {
+    Type type = letter == 'i' ? TYPE_I64 : letter == 'h' ? TYPE_F32 : TYPE_BOOL;
+    Expr *value = letter == 'i'   ? e_int(x->arena, 1)
+                  : letter == 'h' ? e_float(x->arena, type, 1)
+                                  : e_bool(x->arena, true);
+    Var *var = var_new(x->arena, "v", VAR_LET, type, (Span){0});
+    block_push(x->arena, x->body, s_let(x->arena, var, value));
+    return e_var(x->arena, var);
+}
+
+static Expr *made(Fixture *x, ExprKind kind, Type type) {   // without what build.h folds and checks
+    Expr *e = NEW(x->arena, Expr);
+    e->kind = kind;
+    e->type = type;
+    return e;
+}
+
+static void bind(Fixture *x, Expr *value) {
+    Var *var = var_new(x->arena, "result", VAR_LET, value->type, (Span){0});
+    block_push(x->arena, x->body, s_let(x->arena, var, value));
+}
+
+static void operations_have_operands_of_their_types(void **state) {
+    static const Operand3 rows[] = {
+        {BIN_SHL, 'i', 'i', TYPE_I64, true},          {BIN_SHL, 'i', 'h', TYPE_I64, false},
+        {BIN_SHR, 'h', 'i', TYPE_F32, false},         {BIN_MOD, 'i', 'i', TYPE_I64, true},
+        {BIN_MOD, 'h', 'h', TYPE_F32, false},         {BIN_AND, 'q', 'q', TYPE_BOOL, true},
+        {BIN_OR, 'h', 'h', TYPE_F32, false},          {BIN_XOR, 'i', 'q', TYPE_I64, false},
+        {BIN_ADD, 'q', 'q', TYPE_BOOL, false},        {BIN_ADD, 'i', 'i', TYPE_I32, false},
+        {BIN_DIV, 'h', 'h', TYPE_F32, true},          {BIN_LT, 'i', 'i', TYPE_BOOL, true},
+        {BIN_LT, 'i', 'i', TYPE_I64, false},          {BIN_EQ, 'q', 'q', TYPE_BOOL, true},
+        {BIN_LOGICAL_AND, 'q', 'q', TYPE_BOOL, true}, {BIN_LOGICAL_AND, 'q', 'i', TYPE_BOOL, false},
+        {BIN_LOGICAL_OR, 'i', 'q', TYPE_BOOL, false},
+    };
+    for (int row = 0; row < COUNT_OF(rows); row++) {
+        START;
+        Expr *e = made(&x, EXPR_BINARY, rows[row].type);
+        e->binary.op = rows[row].op;
+        e->binary.a = let_of(&x, rows[row].a);
+        e->binary.b = let_of(&x, rows[row].b);
+        bind(&x, e);
+        if (rows[row].fits) expect_sound(&x);
+        else expect_code(&x, T_OPERAND_TYPES);
+    }
+}
+
+static void operations_have_an_operand_of_their_type(void **state) {
+    static const struct {
+        UnaryOp op;
+        char a;
+        bool fits;
+    } rows[] = {{UNARY_NOT, 'q', true},  {UNARY_NOT, 'i', false},   {UNARY_NEG, 'i', true},    {UNARY_NEG, 'h', true},
+                {UNARY_NEG, 'q', false}, {UNARY_BITNOT, 'i', true}, {UNARY_BITNOT, 'h', false}};
+    for (int row = 0; row < COUNT_OF(rows); row++) {
+        START;
+        Expr *a = let_of(&x, rows[row].a), *e = made(&x, EXPR_UNARY, a->type);
+        e->unary.op = rows[row].op;
+        e->unary.a = a;
+        bind(&x, e);
+        if (rows[row].fits) expect_sound(&x);
+        else expect_code(&x, T_OPERAND_TYPE);
+    }
+}
+
+#define REFUSED(CODE, ...)                                                                                             \
+    do {                                                                                                               \
+        START;                                                                                                         \
+        __VA_ARGS__;                                                                                                   \
+        expect_code(&x, CODE);                                                                                         \
+    } while (0)
+
+static Expr *conversion(Fixture *x, ExprKind kind, Type type, Expr *operand) {
+    Expr *e = made(x, kind, type);
+    e->operand = operand;
+    return e;
+}
+
+static Expr *choice(Fixture *x, Expr *condition, Expr *yes, Expr *no) {
+    Expr *e = made(x, EXPR_SELECT, yes->type);
+    e->select.condition = condition;
+    e->select.yes = yes;
+    e->select.no = no;
+    return e;
+}
+
+static void expressions_have_the_type_of_what_they_name(void **state) {
+    REFUSED(T_IR_TYPE, Expr *e = FLOAT(1); e->type = TYPE_I32; bind(&x, e));
+    REFUSED(T_IR_TYPE, Expr *e = INT(1); e->type = TYPE_F32; bind(&x, e));
+    REFUSED(T_IR_TYPE, Expr *e = made(&x, EXPR_VAR, TYPE_I32); e->var = let_of(&x, 'i')->var; bind(&x, e));
+    REFUSED(T_IR_TYPE, Expr *e = e_load1(x.arena, x.s, INT(0)); e->type = TYPE_F16; bind(&x, e));
+    REFUSED(T_OPERAND_TYPES, bind(&x, choice(&x, let_of(&x, 'q'), let_of(&x, 'i'), let_of(&x, 'h'))));
+    REFUSED(T_NOT_CONDITION, bind(&x, choice(&x, let_of(&x, 'i'), let_of(&x, 'h'), let_of(&x, 'h'))));
+    REFUSED(T_NOT_CONVERTIBLE, bind(&x, conversion(&x, EXPR_CAST, TYPE_MBARRIER, let_of(&x, 'i'))));
+    REFUSED(T_BITCAST, bind(&x, conversion(&x, EXPR_BITCAST, TYPE_I32, let_of(&x, 'i'))));
+    REFUSED(T_OPERAND_TYPES, PUSH(s_let(x.arena, LET("y", TYPE_I32), let_of(&x, 'i'))));
+    REFUSED(T_NOT_INDEX, bind(&x, e_load1(x.arena, x.s, let_of(&x, 'h'))));
+}
+
+static Arg piece(Fixture *x, Buf *buf, int count, Expr *start, bool transposed) {
+    RegionDim dims[] = {{start, e_int(x->arena, 64), 64}, {start, NULL, 1}};
+    Region *region = region_new(x->arena, buf, dims, transposed, (Span){0});
+    region->count = count;
+    return arg_region(region);
+}
+
+static void regions_fit_their_buffer(void **state) {
+#define COPY_PIECE(COUNT, START_AT, TRANSPOSED)                                                                        \
+    Arg args[] = {piece(&x, x.s, COUNT, START_AT, TRANSPOSED), arg_region(region_whole(x.arena, x.f))};                \
+    PUSH(s_call(x.arena, OP_COPY, 2, args))
+    REFUSED(T_RANK, COPY_PIECE(0, INT(0), false));
+    REFUSED(T_NOT_INDEX, COPY_PIECE(1, let_of(&x, 'h'), false));
+    REFUSED(T_TRANSPOSED_RANK, COPY_PIECE(1, INT(0), true));
+    REFUSED(T_INDEX_RANGE, COPY_PIECE(1, INT(-1), false));
+}
+
+static void buffers_are_what_their_place_takes(void **state) {
+    REFUSED(T_DIMS_COUNT, declare(&x, "none", SCOPE_SHARED, TYPE_F32, 4)->rank = 0);
+    REFUSED(T_DIMS_COUNT, Buf *many = declare(&x, "many", SCOPE_SHARED, TYPE_F32, 4); many->rank = LAYOUT_MAX_RANK + 1;
+            many->shape = NEW_ARRAY(x.arena, Expr *, LAYOUT_MAX_RANK + 1);
+            for (int i = 0; i <= LAYOUT_MAX_RANK; i++) many->shape[i] = INT(4));
+    REFUSED(T_ATTRIBUTE, x.s->align = 24);
+    REFUSED(T_ATTRIBUTE, x.s->align = -16);
+    REFUSED(T_ATTRIBUTE_PLACE, attr_add(x.arena, &x.s->attrs, ATTR_ZEROED, 0));
+    REFUSED(T_NOT_CONSTANT, x.s->shape[0] = let_of(&x, 'i'));
+    REFUSED(T_NOT_SCALAR_TYPE, declare(&x, "bars", SCOPE_FRAGMENT, TYPE_MBARRIER, 4));
+    REFUSED(T_IR_PLACE, declare(&x, "work", SCOPE_GLOBAL, TYPE_F32, 4)->is_scratch = true);
+    REFUSED(T_IR_PLACE, x.s->alias_of = x.a);
+    REFUSED(T_IR_PLACE, x.f->alias_of = declare(&x, "other", SCOPE_FRAGMENT, TYPE_F32, 64));
+    REFUSED(T_IR_ALLOCATION, Buf *all = declare(&x, "all", SCOPE_SHARED, TYPE_F64, 64); all->alias_of = x.s);
+    REFUSED(T_IR_SCOPE, x.b->strides = NEW_ARRAY(x.arena, Expr *, 1); x.b->strides[0] = VAR(ITER("nobody")));
+}
+
+static void grids_have_constant_threads_and_begin_at_0(void **state) {
+    REFUSED(T_NOT_CONSTANT, x.grid->grid.threads = e_var(x.arena, var_new(x.arena, "n", VAR_DIM, TYPE_I64, (Span){0})));
+    REFUSED(T_NOT_CONSTANT, x.grid->grid.threads = INT(0));
+    REFUSED(T_GRID_RANGE, x.grid->grid.iters[0].begin = INT(1));
+    REFUSED(T_GRID_RANGE, x.grid->grid.iters[0].step = INT(2));
+    REFUSED(T_CLUSTER, x.grid->grid.cluster[0] = MOST_CLUSTER + 1);
+    REFUSED(T_CLUSTER, x.grid->grid.cluster[1] = 2);   // the grid has one name
+    REFUSED(T_IR_TYPE, x.grid->grid.iters[0].var->type = TYPE_F32);
+}
+
+static Stmt *role(Fixture *x, int64_t threads) {
+    Stmt *stmt = stmt_new(x->arena, STMT_ROLE, (Span){0});
+    stmt->role.name = "r";
+    stmt->role.threads = threads;
+    return stmt;
+}
+
+static void inside(Fixture *x, Block *body, Stmt *stmt) {
+    block_push(x->arena, body, stmt);
+}
+
+static void roles_are_warps_at_block_level(void **state) {
+    REFUSED(T_ROLE_THREADS, PUSH(role(&x, 48)));
+    REFUSED(T_IR_PLACE, PUSH(role(&x, 0)));
+    REFUSED(T_IR_PLACE, Stmt *outer = role(&x, 32); inside(&x, &outer->role.body, role(&x, 32)); PUSH(outer));
+    REFUSED(T_IR_PLACE, Stmt *loop = s_for(x.arena, LOOP_SERIAL, ITER("i"), INT(0), INT(4));
+            inside(&x, &loop->loop.body, role(&x, 32)); PUSH(loop));
+    REFUSED(T_IR_PLACE, Stmt *region = thread_region(&x, ITER("t")); inside(&x, &region->thread.body, role(&x, 32));
+            PUSH(region));
+    REFUSED(T_NOT_CONSTANT, Stmt *none = role(&x, 32); none->role.count = 1; none->role.iters = NEW(x.arena, Iter);
+            none->role.iters[0] = (Iter){ITER("r"), INT(0), INT(0), INT(1)}; PUSH(none));
+}
+
+static Stmt *region_of(Fixture *x, Expr *begin, Expr *end) {
+    Stmt *region = thread_region(x, var_new(x->arena, "t", VAR_ITER, TYPE_I64, (Span){0}));
+    region->thread.iters[0].begin = begin;
+    region->thread.iters[0].end = end;
+    return region;
+}
+
+static void thread_regions_count_the_threads_there_are(void **state) {
+    REFUSED(T_NOT_CONSTANT, PUSH(region_of(&x, INT(1), INT(64))));
+    REFUSED(T_NOT_CONSTANT, PUSH(region_of(&x, INT(0), let_of(&x, 'i'))));
+    REFUSED(T_OUT_OF_BOUNDS, PUSH(region_of(&x, INT(0), INT(0))));
+    REFUSED(T_OUT_OF_BOUNDS, PUSH(region_of(&x, INT(0), INT(1 << 20))));
+    REFUSED(T_REGION_THREADS, PUSH(region_of(&x, INT(0), INT(65))));
+    REFUSED(T_IR_PLACE, Stmt *outer = region_of(&x, INT(0), INT(64));
+            inside(&x, &outer->thread.body, region_of(&x, INT(0), INT(64))); PUSH(outer));
+    REFUSED(T_IR_PLACE, Stmt *loop = parallel(&x, ITER("i"), 4);
+            inside(&x, &loop->loop.body, region_of(&x, INT(0), INT(64))); PUSH(loop));
+    REFUSED(T_IR_PLACE, Stmt *region = region_of(&x, INT(0), INT(64));
+            inside(&x, &region->thread.body, parallel(&x, ITER("i"), 4)); PUSH(region));
+}
+
+// program p(A: f32[64], B: out f32[64], n: f32) { k(A, B); }, with the arguments given.
+static void launch(Fixture *x, int count, const Arg *args) {
+    Func *program = NEW(x->arena, Func);
+    program->name = "p";
+    program->kind = FUNC_PROGRAM;
+    for (int i = 0; i < x->func->params.count; i++) vec_push(x->arena, &program->params, x->func->params.items[i]);
+    Stmt *stmt = stmt_new(x->arena, STMT_LAUNCH, (Span){0});
+    stmt->launch.callee = "k";
+    stmt->launch.func = x->func;
+    stmt->launch.count = count;
+    stmt->launch.args = arena_copy(x->arena, args, sizeof *args * (size_t)count);
+    block_push(x->arena, &program->body, stmt);
+    vec_push(x->arena, &x->module->funcs, program);
+}
+
+static void launches_fit_their_kernel(void **state) {
+#define WHOLE(BUF) arg_region(region_whole(x.arena, (BUF)))
+#define LAUNCH(...)                                                                                                    \
+    Arg args[] = {__VA_ARGS__};                                                                                        \
+    launch(&x, COUNT_OF(args), args)
+    START;
+    LAUNCH(WHOLE(x.a), WHOLE(x.b));
+    expect_sound(&x);
+    REFUSED(T_ARGUMENTS, LAUNCH(WHOLE(x.a)));
+    REFUSED(T_LAUNCH_TENSOR, LAUNCH(WHOLE(x.a), arg_value(INT(1))));
+    REFUSED(T_LAUNCH_TENSOR, Buf *b = x.b; Buf *other = add_tensor(&x, "C", MODE_OUT); x.func->params.count = 2;
+            other->type = TYPE_F16; (void)b; LAUNCH(WHOLE(x.a), WHOLE(other)));
+    REFUSED(T_LAUNCH_TENSOR, int64_t shape[] = {64, 1};
+            Buf *other = buf_new_const(x.arena, "C", SCOPE_GLOBAL, TYPE_F32, 2, shape, (Span){0});
+            LAUNCH(WHOLE(x.a), WHOLE(other)));
+    REFUSED(T_READ_ONLY, LAUNCH(WHOLE(x.a), WHOLE(x.a)));
+    REFUSED(T_IR_PLACE, Stmt *stmt = stmt_new(x.arena, STMT_LAUNCH, (Span){0}); stmt->launch.callee = "k"; PUSH(stmt));
+}
+
+static void statements_stand_where_their_function_takes_them(void **state) {
+    REFUSED(T_MISPLACED, block_push(x.arena, &x.func->body, s_store1(x.arena, x.b, INT(0), FLOAT(1))));
+    REFUSED(T_MISPLACED, block_push(x.arena, &x.func->body, s_for(x.arena, LOOP_SERIAL, ITER("i"), INT(0), INT(4))));
+    REFUSED(T_MISPLACED, x.func->kind = FUNC_REFERENCE);
+    REFUSED(T_ONE_GRID, PUSH(stmt_new(x.arena, STMT_GRID, (Span){0}));
+            x.body->items[x.body->count - 1]->grid.threads = INT(32));
+}
+
+static void mechanisms_are_of_what_they_do(void **state) {
+    static const char *const nothing[] = {"tma",     "cp_async", "ldmatrix",  "stmatrix", "mma",
+                                          "shuffle", "linear",   "transpose", "bulk"};
+    for (int i = 0; i < COUNT_OF(nothing); i++) {   // a fill is done by none of them
+        START;
+        Arg args[] = {arg_region(region_whole(x.arena, x.s)), arg_value(FLOAT(0))};
+        Stmt *fill = s_call(x.arena, OP_FILL, 2, args);
+        attr_set_text(x.arena, &fill->attrs, ATTR_VIA, nothing[i]);
+        PUSH(fill);
+        expect_code(&x, T_ATTRIBUTE_PLACE);
+    }
+    REFUSED(T_ATTRIBUTE, Stmt *stmt = copy(&x, x.a, x.s); attr_set_text(x.arena, &stmt->attrs, ATTR_VIA, "magic");
+            PUSH(stmt));
+    REFUSED(T_ATTRIBUTE_PLACE, Stmt *stmt = copy(&x, x.s, x.f); attr_add(x.arena, &stmt->attrs, ATTR_TF32, 0);
+            PUSH(stmt));
+    START;
+    Stmt *rounds = copy(&x, x.a, x.s);
+    attr_add(x.arena, &rounds->attrs, ATTR_TF32, 0);
+    PUSH(rounds);
+    expect_sound(&x);
+}
+
+static Stmt *mapped(Fixture *x, const char *map) {
+    const char *why = NULL;
+    Var *i = var_new(x->arena, "i", VAR_ITER, TYPE_I64, (Span){0});
+    Stmt *loop = parallel(x, i, 64);
+    attr_set_layout(x->arena, &loop->attrs, ATTR_MAP, layout_parse(x->arena, map, 32, &why));
+    return loop;
+}
+
+static void maps_give_each_iteration_to_a_thread(void **state) {
+    START;
+    PUSH(mapped(&x, "(64,1):(1@0,0)"));
+    expect_sound(&x);
+    REFUSED(T_IR_MAP, PUSH(mapped(&x, "(64,2):(1@0,0)")));                 // values of stride 0
+    REFUSED(T_IR_MAP, PUSH(mapped(&x, "(32,(2,2)):(1@0,(32@0,32@0))")));   // twice the same
+    REFUSED(T_IR_MAP, PUSH(mapped(&x, "64:1")));                           // no values
+    REFUSED(T_IR_MAP, PUSH(mapped(&x, "(8,8):(1@0,1@1)")));                // two dims
+    REFUSED(T_IR_MAP, x.grid->grid.threads = INT(32); PUSH(mapped(&x, "(64,1):(1@0,0)")));
+}
+
 static void every_violation_is_reported(void **state) {
     START;
     PUSH(s_store1(x.arena, x.s, INT(64), FLOAT(1)));
@@ -508,6 +787,18 @@ int main(void) {
         IN_ARENA(layouts_have_the_rank_of_their_buffer),
         IN_ARENA(storage_does_not_overlap),
         IN_ARENA(storage_is_aligned),
+        IN_ARENA(operations_have_operands_of_their_types),
+        IN_ARENA(operations_have_an_operand_of_their_type),
+        IN_ARENA(expressions_have_the_type_of_what_they_name),
+        IN_ARENA(regions_fit_their_buffer),
+        IN_ARENA(buffers_are_what_their_place_takes),
+        IN_ARENA(grids_have_constant_threads_and_begin_at_0),
+        IN_ARENA(roles_are_warps_at_block_level),
+        IN_ARENA(thread_regions_count_the_threads_there_are),
+        IN_ARENA(launches_fit_their_kernel),
+        IN_ARENA(statements_stand_where_their_function_takes_them),
+        IN_ARENA(mechanisms_are_of_what_they_do),
+        IN_ARENA(maps_give_each_iteration_to_a_thread),
         IN_ARENA(every_violation_is_reported),
     };
     return run(tests);
