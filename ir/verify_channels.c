@@ -148,7 +148,7 @@ static void check_sections(Walk *w, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         bool enters = is_call(stmt, OP_ENTER), leaves = is_call(stmt, OP_LEAVE);
         Channel *channel = enters || leaves ? map_get(w->channels.by_buf, ARG(stmt, ENTER, channel).region->buf) : NULL;
-        if (stmt->kind == STMT_BREAK && map_count(inside))
+        if (stmt_breaks(stmt) && map_count(inside))
             wrong(w, stmt->loc, w->channels.all.items[0], "a break leaves a section that is not left");
         if (!channel) continue;
         bool was = map_has(inside, channel);
