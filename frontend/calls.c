@@ -362,7 +362,8 @@ static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
     Expr *e = e_call(s->arena, info->id, count, args);
     bool bound = s->copied > 0 && !s->verbatim && s->context == IN_BLOCK && op_must_not_repeat(info->id);
     if (!bound) return value_expr(s, e, call->span);
-    Var *var = var_new(s->arena, "got", VAR_LET, e->type, place_of(s, call->span));
+    e->loc = place_of(s, call->span);
+    Var *var = var_new(s->arena, "got", VAR_LET, e->type, e->loc);
     Stmt *stmt = s_let(s->arena, var, e);
     stmt->loc = var->loc;
     emit(s, stmt);
