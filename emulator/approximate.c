@@ -6,7 +6,7 @@
 // operands alone: the same in all lanes, CTAs, kernels and schedules.
 //
 // Exact are programs at tile stage, references, ieee(...), f64, and operations that PTX rounds correctly (+ - * fma).
-// Limit: the order of the sums of matrix instructions is that of the emulator.
+// How matrix instructions sum says products.c.
 #include "emulator/approximate.h"
 #include <math.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 //
 //     c of m16n8: ((4,8),(2,2)):((2@1,1@0),(1@1,8@0))     lane 5 = (1, 1), value 2 = (0, 1)  ->  row 1 + 8, column 2
 #include "emulator/machine.h"
+#include "emulator/products.h"
 #include <string.h>
 
 enum { MOST_ELEMENTS = 64 * 64 };
@@ -18,6 +19,7 @@ typedef struct FragmentCode {
 
 struct MmaCode {
     int m, n, k;
+    bool float8;            // its operands are floats of 8 bits
     FragmentCode a, b, c;   // b as (n, k)
 };
 
@@ -42,7 +44,7 @@ static FragmentCode fragment_code(Arena *arena, Failure *failure, const char *te
 
 const MmaCode *mma_compile(Arena *arena, Failure *failure, const MmaInfo *info) {
     MmaCode *code = NEW(arena, MmaCode);
-    *code = (MmaCode){.m = info->m, .n = info->n, .k = info->k};
+    *code = (MmaCode){.m = info->m, .n = info->n, .k = info->k, .float8 = info->feature == FEATURE_MMA_FP8};
     code->a = fragment_code(arena, failure, info->a_layout, info->a_type, info->m, info->k);
     code->b = fragment_code(arena, failure, info->b_layout, info->b_type, info->n, info->k);
     code->c = fragment_code(arena, failure, info->c_layout, info->c_type, info->m, info->n);
@@ -65,24 +67,10 @@ static bool gather(Agent *agent, const Place *place, const FragmentCode *code, W
     return true;
 }
 
-// c[m, n] += sum over k of a[m, k] b[n, k]
-#define MULTIPLY(NAME, TYPE, FIELD)                                                                                    \
-    static void NAME(const MmaCode *code, const Word *a, const Word *b, Word *c) {                                     \
-        TYPE columns[MOST_ELEMENTS], row[MOST_ELEMENTS];                                                               \
-        for (int n = 0; n < code->n; n++)                                                                              \
-            for (int k = 0; k < code->k; k++) columns[k * code->n + n] = (TYPE)b[n * code->k + k].FIELD;               \
-        for (int m = 0; m < code->m; m++) {                                                                            \
-            for (int n = 0; n < code->n; n++) row[n] = (TYPE)c[m * code->n + n].FIELD;                                 \
-            for (int k = 0; k < code->k; k++) {                                                                        \
-                TYPE left = (TYPE)a[m * code->k + k].FIELD;                                                            \
-                for (int n = 0; n < code->n; n++) row[n] += left * columns[k * code->n + n];                           \
-            }                                                                                                          \
-            for (int n = 0; n < code->n; n++) c[m * code->n + n].FIELD = row[n];                                       \
-        }                                                                                                              \
-    }
-MULTIPLY(multiply_f32, float, f)
-MULTIPLY(multiply_f64, double, f)
-MULTIPLY(multiply_int, uint64_t, i)
+// Ada and the Blackwell of sm_120 multiply 8-bit floats as such; Hopper's mma converts them to f16.
+static bool is_narrow(const Machine *machine, const MmaCode *code) {
+    return code->float8 && target_has(machine->target, FEATURE_MMA_FP8_UNITS);
+}
 
 static void matrix_multiply(Agent *agent, const Call *call) {
     const MmaCode *code = call->mma;
@@ -94,9 +82,11 @@ static void matrix_multiply(Agent *agent, const Call *call) {
         return;
     if (!spend(agent, code->m * code->n * code->k, STEP_PRODUCTS)) return;
     Type type = machine_mem(agent->cta->machine, CALL_ARG(call, MMA, c).place->mem)->type;
-    if (!type_is_float(type)) multiply_int(code, a, b, c);
-    else if (type == TYPE_F64) multiply_f64(code, a, b, c);
-    else multiply_f32(code, a, b, c);
+    const Machine *machine = agent->cta->machine;
+    Summing how = summing_of(machine->options.approximate, machine->target, is_narrow(machine, code));
+    if (!type_is_float(type)) multiply_integers(code->m, code->n, code->k, a, b, c);
+    else if (type == TYPE_F64) multiply_doubles(code->m, code->n, code->k, a, b, c);
+    else multiply_floats(&how, code->m, code->n, code->k, a, b, c);
     bool narrow = type != TYPE_F32 && type != TYPE_F64;
     for (int v = 0; v < code->c.values; v++) {
         const int16_t *at = code->c.at + v * LANES;

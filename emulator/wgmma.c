@@ -22,6 +22,7 @@
 //
 // Exchanged: as tensor maps do it, by the bits of the address itself (target/tma.c).
 #include "emulator/machine.h"
+#include "emulator/products.h"
 #include <string.h>
 
 enum {
@@ -253,24 +254,6 @@ static void scatter(const Statement *s, const RegisterCode *regs, const Word *ma
     }
 }
 
-// acc[m, n] += sum over k of a[m, k] b[n, k]
-#define MULTIPLY(NAME, TYPE, FIELD)                                                                                    \
-    static void NAME(const WgmmaCode *code, const Word *a, const Word *b, Word *acc) {                                 \
-        TYPE columns[MOST_B], row[256];                                                                                \
-        for (int n = 0; n < code->n; n++)                                                                              \
-            for (int k = 0; k < code->k; k++) columns[k * code->n + n] = (TYPE)b[n * code->k + k].FIELD;               \
-        for (int m = 0; m < code->m; m++) {                                                                            \
-            for (int n = 0; n < code->n; n++) row[n] = (TYPE)acc[m * code->n + n].FIELD;                               \
-            for (int k = 0; k < code->k; k++) {                                                                        \
-                TYPE left = (TYPE)a[m * code->k + k].FIELD;                                                            \
-                for (int n = 0; n < code->n; n++) row[n] += left * columns[k * code->n + n];                           \
-            }                                                                                                          \
-            for (int n = 0; n < code->n; n++) acc[m * code->n + n].FIELD = row[n];                                     \
-        }                                                                                                              \
-    }
-MULTIPLY(multiply_float, float, f)
-MULTIPLY(multiply_int, uint64_t, i)
-
 static void to_tensor_core(const OperandCode *op, Word *matrix) {
     for (int i = 0; op->tf32 && i < op->rows * op->k; i++) matrix[i].f = cut_to_tf32(matrix[i].f);
 }
@@ -281,6 +264,8 @@ static void compute(Cta *cta, const Statement *s) {
     const Mem *a_mem = register_mem(s->warps[0], s->call, W_A), *b_mem = register_mem(s->warps[0], s->call, W_B);
     Type type = register_mem(s->warps[0], s->call, W_ACC)->type;
     int count = code->m * code->n;
+    const Machine *machine = cta->machine;
+    Summing how = summing_of(machine->options.approximate, machine->target, type_bits(b_mem->type) == 8);
     if (!acc) acc = cta->machine->wgmma_acc = NEW_ARRAY(cta->machine->arena, Word, MOST_ACC);
     if (s->accumulate) gather(s, &code->acc_regs, W_ACC, s->acc_element, acc);
     else memset(acc, 0, sizeof *acc * (size_t)count);
@@ -290,8 +275,8 @@ static void compute(Cta *cta, const Statement *s) {
         read_operand(cta, &code->b, b_mem->type, s->b_byte + step * code->b.step, b);
         to_tensor_core(&code->a, a);
         to_tensor_core(&code->b, b);
-        if (type_is_float(type)) multiply_float(code, a, b, acc);
-        else multiply_int(code, a, b, acc);
+        if (type_is_float(type)) multiply_floats(&how, code->m, code->n, code->k, a, b, acc);
+        else multiply_integers(code->m, code->n, code->k, a, b, acc);
         if (type != TYPE_F32) words_convert(type, type_is_float(type) ? TYPE_F32 : TYPE_I64, count, acc);
     }
     scatter(s, &code->acc_regs, acc);

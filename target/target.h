@@ -122,6 +122,8 @@ typedef struct Target {
     int64_t memory_period;   // rows at a distance of a multiple of this many bytes load the memory channels unequally
     int memory_starts;       // number of different start columns that spread such rows
     int vector_bytes;        // widest load or store of a thread
+    int float8_bits;         // of the fraction of a sum of products of 8-bit floats, where they are multiplied as such;
+                             // 0: as many as of others
     int max_barriers;        // named barriers
     int64_t max_grid;        // CTAs along x
     int64_t param_bytes;     // most of a kernel's parameters (PTX ISA, "Kernel Function Parameters")

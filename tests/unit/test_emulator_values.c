@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "emulator/approximate.h"
+#include "emulator/products.h"
 #include "emulator/values.h"
 #include <math.h>
 #include <string.h>
@@ -169,6 +170,56 @@ static void quotients_by_powers_of_two_are_exact(void **state) {
     assert_true(approximate(1, OP_EXP2, 0, 1) == 1 && approximate(1, OP_SQRT, INFINITY, INFINITY) == INFINITY);
 }
 
+// ---- products ----
+enum { DEPTH = 32 };
+
+// The sum of x[p] * y[p] and `sum`, by a tensor core of this seed.
+static double product_of(uint64_t seed, const char *target, bool narrow, const double *x, const double *y, double sum) {
+    Word a[DEPTH], b[DEPTH], c = {.f = sum};
+    for (int p = 0; p < DEPTH; p++) a[p].f = x[p], b[p].f = y[p];
+    Summing how = summing_of(seed, target_named(target), narrow);
+    multiply_floats(&how, 1, 1, DEPTH, a, b, &c);
+    return c.f;
+}
+
+static void products_lose_bits_below_the_largest_term(void **state) {
+    (void)state;
+    int differ = 0;
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        Random random = {seed};
+        double x[DEPTH], y[DEPTH], whole[DEPTH], exact = 0, of_whole = 0, most = 1;
+        for (int p = 0; p < DEPTH; p++) {
+            x[p] = (float)random_normal(&random);
+            y[p] = (float)(int)(16 * random_normal(&random)) / 16;
+            x[p] = (float)(int)(4096 * x[p]) / 4096;
+            whole[p] = (double)random_below(&random, 31) - 15;
+            exact += x[p] * y[p];
+            of_whole += whole[p] * 16;
+            most = fmax(most, fabs(x[p] * y[p]));
+        }
+        double sixteen[DEPTH];
+        for (int p = 0; p < DEPTH; p++) sixteen[p] = 16;
+        double f32 = product_of(seed, "sm_90a", false, x, y, 1.0 / 3), f8 = product_of(seed, "sm_90a", true, x, y, 0);
+        assert_true(product_of(seed, "sm_90a", true, whole, sixteen, 0) == of_whole);   // sums below 2^13
+        assert_true(fabs(f32 - exact - 1.0 / 3) <= DEPTH * 2 * most * DEPTH * 0x1p-23);
+        assert_true(fabs(f8 - exact) <= DEPTH * 2 * most * DEPTH * 0x1p-13);
+        int exponent;
+        assert_true(ldexp(frexp(f8, &exponent), 14) == rint(ldexp(frexp(f8, &exponent), 14)));   // 1 + 13 bits
+        assert_true(product_of(seed, "sm_120a", true, x, y, 0) == product_of(seed, "sm_120a", false, x, y, 0));
+        differ += f8 != exact;
+        // A small term beside a large one is lost, and toward zero; a large one that cancels takes it along.
+        double large[DEPTH] = {4096, 0x1p-3, -4096}, one[DEPTH] = {1, 1, 1};
+        assert_true(product_of(seed, "sm_89", true, large, one, 0) == 0);
+        assert_true(product_of(seed, "sm_90a", false, large, one, 0) == 0x1p-3);
+    }
+    assert_in_range(differ, 20, 200);
+    double odd[DEPTH] = {INFINITY, 1}, ones[DEPTH] = {1, 1}, tiny[DEPTH] = {0x1p-70, 0x1p-70},
+           by[DEPTH] = {0x1p-70, 0x1p-70};
+    assert_true(isinf(product_of(1, "sm_80", false, odd, ones, 0)) &&
+                isnan(product_of(1, "sm_80", false, odd, ones, NAN)));
+    assert_true(product_of(1, "sm_80", false, tiny, by, 0) == 0x1p-139);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stores_round_as_the_language_does),
@@ -178,6 +229,7 @@ int main(void) {
         cmocka_unit_test(rows_and_lanes),
         cmocka_unit_test(random_is_normal),
         cmocka_unit_test(approximations_keep_their_promise),
+        cmocka_unit_test(products_lose_bits_below_the_largest_term),
         cmocka_unit_test(quotients_by_powers_of_two_are_exact),
     };
     return run(tests);
