@@ -264,9 +264,9 @@ def looking_inside(place):
 def limit(place):
     environment = place.environment(TILEC_CACHE_SIZE="1")
     sources = [place.folder / f"many{number}.tile" for number in range(100 if options.kills >= 1000 else 20)]
-    for number, source in enumerate(sources):   # of some 80 kB of PTX each
+    for number, source in enumerate(sources):   # of some 80 kB each
         source.write_text(f"// {number}\n" + "".join(
-            f"kernel zero{k}(x: out f32[N]) {{ grid (b in N) threads 32 {{ x[b] = 0; }} }}\n" for k in range(60)))
+            f"kernel zero{k}(x: out f32[N]) {{ grid (b in N) threads 32 {{ x[b] = 0; }} }}\n" for k in range(100)))
     for source in sources:
         ptx_of(place, source, environment=environment)
         used = set(place.largest())

@@ -18,6 +18,7 @@ from programs import FLOATS, FP8, INTEGERS, NUMBERS  # noqa: E402
 BITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}   # of the significand
 LIMIT = {**{t: 2 ** bits for t, bits in BITS.items()}, "bool": 1,
          **{t: 2 ** (int(t[1:]) - (t[0] == "i")) - 1 for t in INTEGERS}}
+EXACT_SUM, EXACT_BYTES = 2 ** 23, 2 ** 13   # below these, tensor cores sum whole numbers exactly (docs/reference/numerics.md); 8-bit floats
 SMALL = 8          # bound of what is brought back near 0
 MOST_ELEMENTS = 1500   # that a program computes, about
 NAMES = ["i", "j", "k"]
@@ -645,7 +646,7 @@ class Program(programs.Expressions, channels.Channels):
         m, n, k = (self.pick([8, 16, 16, 32, 20, 7] + [64] * self.chance(0.1)) for _ in range(3))
         (a, x), (b, y) = self.operand(a_type, m, k), self.operand(b_type, k, n)
         bound = LIMIT[type_] if type_ in INTEGERS else x * y * k + SMALL
-        if bound > LIMIT[type_]:
+        if bound > min(LIMIT[type_], EXACT_BYTES if {a_type, b_type} <= {"e4m3", "e5m2"} else EXACT_SUM if type_ == "f32" else LIMIT[type_]):
             return
         transposed = self.chance(0.2)
         acc = self.buffer(type_, (n, m) if transposed else (m, n), "fragment", bound=bound)
