@@ -128,7 +128,8 @@ KEYS = 100_000
 
 
 def attention(r, number):
-    """A quarter with one query; the others with as many keys as queries, or not. Shape: batch, heads, queries, keys, head dim, causal."""
+    """A quarter with one query; the others with as many keys as queries, or not. Half have the model's grouped heads, half lie in memory as
+    [B, S, H, D]. Shape: batch, heads, heads of keys, queries, keys, head dim, causal, whether sequences come before heads."""
     while True:
         m = r.choice(models())
         dim = m.dim if r.random() < 0.5 else 8 * r.randrange(2, 33)
@@ -136,8 +137,10 @@ def attention(r, number):
         stratum = ("one query", "as many keys", "as many keys", "other keys")[number % 4]
         queries = {"one query": 1, "as many keys": keys, "other keys": _whole(_log_uniform(r, 2, 8192))}[stratum]
         causal = stratum == "as many keys" and r.random() < 0.5
+        group, rows = r.choice([1, m.heads // m.kv]), r.random() < 0.5
         if 4 * batch * m.heads * queries * keys * dim <= WORK and batch * m.heads * max(queries, keys) * dim <= ELEMENTS // 2:
-            return Problem("attention_any", stratum, (batch, m.heads, queries, keys, dim, causal), (("D", dim), ("CAUSAL", causal)))
+            return Problem("attention_any", stratum, (batch, m.heads, m.heads // group, queries, keys, dim, causal, rows),
+                           (("D", dim), ("CAUSAL", causal), ("GROUP", group)))
 
 
 KINDS = {"gemm": gemm, "rows": rows, "attention": attention}

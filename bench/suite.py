@@ -67,27 +67,31 @@ def attention_any():
     def peer(backend, causal, q, k, v):
         def launch():
             with sdpa_kernel(backend):
-                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=k.shape[1] != q.shape[1])
         return launch
 
     def reference(q, k, v, causal, scale):
         """In f32, some heads at a time."""
         mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device="cuda").triu(1) if causal else None
-        out = torch.empty_like(q).view(-1, q.shape[2], q.shape[3])
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+        heads = [x.reshape(-1, x.shape[2], x.shape[3]) for x in (q, k, v)]
+        out = torch.empty_like(heads[0])
         count = max(1, attention.CHUNK // (q.shape[2] * k.shape[2]))
         for i in range(0, out.shape[0], count):
-            a, b, c = (x.view(-1, x.shape[2], x.shape[3])[i:i + count].float() for x in (q, k, v))
+            a, b, c = (x[i:i + count].float() for x in heads)
             scores = a @ b.transpose(1, 2) * scale
             out[i:i + count] = (scores.masked_fill_(mask, float("-inf")) if causal else scores).softmax(-1) @ c
-        return out.view_as(q)
+        return out.view(q.shape)
 
     @bench("suite", "TFLOP/s", [])
-    def attention_any(b, h, queries, keys, d, causal):
-        """bf16, [B, H, S, D]"""
-        q, o = random(b, h, queries, d), poisoned(b, h, queries, d)
-        k, v = random(b, h, keys, d), random(b, h, keys, d)
+    def attention_any(b, h, kv, queries, keys, d, causal, rows):
+        """bf16, [B, H, S, D] or, with `rows`, [B, S, H, D] in memory"""
+        def made(fill, heads, length):
+            return fill(b, length, heads, d).transpose(1, 2) if rows else fill(b, heads, length, d)
+
+        q, o, k, v = made(random, h, queries), made(poisoned, h, queries), made(random, kv, keys), made(random, kv, keys)
         return Problem(work=4 * b * h * queries * keys * d / (2 if causal else 1), out=o, want=reference(q, k, v, causal, d ** -0.5),
-                       ours=[Own("attention", [q, k, v, o, d ** -0.5], D=d, CAUSAL=causal)],
+                       ours=[Own("attention", [q, k, v, o, d ** -0.5], D=d, CAUSAL=causal, GROUP=h // kv)],
                        peers={"cudnn": peer(SDPBackend.CUDNN_ATTENTION, causal, q, k, v),
                               "flash": peer(SDPBackend.FLASH_ATTENTION, causal, q, k, v)})
 

@@ -85,9 +85,11 @@ def rows():
 
 def attention():
     drawn = [p for _, p in problems.problems("attention", "any seed", COUNT)]
-    assert share(p.shape[2] == 1 for p in drawn) >= 0.25 and share(p.shape[5] for p in drawn) > 0.15
-    assert {p.shape[4] for p in drawn} >= set(range(16, 257, 8))
-    assert max(p.shape[3] for p in drawn) > 50_000 and all(p.shape[2] == p.shape[3] for p in drawn if p.shape[5])
+    batch, heads, kv, queries, keys, dims, causal, rows = zip(*(p.shape for p in drawn))
+    assert share(count == 1 for count in queries) >= 0.25 and share(causal) > 0.15 and 0.4 < share(rows) < 0.6
+    assert share(a > b for a, b in zip(heads, kv)) > 0.2 and all(a % b == 0 for a, b in zip(heads, kv))
+    assert set(dims) >= set(range(16, 257, 8)) and max(keys) > 50_000
+    assert all(p.shape[3] == p.shape[4] for p in drawn if p.shape[6]) and all(dict(p.fixed)["D"] == p.shape[5] for p in drawn)
 
 
 def artefacts_are_there():
