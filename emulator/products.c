@@ -57,7 +57,7 @@ static void add_terms(const Summing *how, int n, int count, const float *left, c
         return;
     }
     for (int j = 0; j < n; j++) {
-        scale[j].i = ((2 * BIAS + how->bits) << FRACTION) - top[j].i;   // 1 / unit
+        scale[j].i = (int32_t)(((int64_t)(2 * BIAS + how->bits) << FRACTION) - top[j].i);   // 1 / unit
         sum[j] = (int32_t)(row[j].f * scale[j].f);
     }
     for (int p = 0; p < count; p++)
