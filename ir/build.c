@@ -110,11 +110,12 @@ static bool fold_divide(bool remainder, bool is_unsigned, int64_t a, int64_t b, 
     return true;
 }
 
-static bool fold_shift(Type type, bool right, int64_t a, int64_t count, int64_t *out) {
-    if (count < 0 || count >= type_bits(type)) return false;
-    if (!right) *out = (int64_t)((uint64_t)a << count);
-    else *out = type == TYPE_U64 ? (int64_t)((uint64_t)a >> count) : a >> count;
-    return true;
+// Bits shifted out are gone: amounts are not taken modulo the width.
+static int64_t fold_shift(Type type, bool right, int64_t a, int64_t count) {
+    bool outside = count < 0 || count >= type_bits(type);
+    if (right && type != TYPE_U64) return a >> (outside ? 63 : count);
+    if (outside) return 0;
+    return (int64_t)(right ? (uint64_t)a >> count : (uint64_t)a << count);
 }
 
 bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out) {
@@ -128,8 +129,8 @@ bool int_binary(BinaryOp op, Type type, int64_t a, int64_t b, int64_t *out) {
     case BIN_AND: *out = a & b; return true;
     case BIN_OR: *out = a | b; return true;
     case BIN_XOR: *out = a ^ b; return true;
-    case BIN_SHL: return fold_shift(type, false, a, b, out);
-    case BIN_SHR: return fold_shift(type, true, a, b, out);
+    case BIN_SHL: *out = fold_shift(type, false, a, b); return true;
+    case BIN_SHR: *out = fold_shift(type, true, a, b); return true;
     case BIN_LOGICAL_AND: *out = a && b; return true;
     case BIN_LOGICAL_OR: *out = a || b; return true;
     default: *out = fold_compare_int(op, is_unsigned, a, b); return true;

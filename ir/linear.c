@@ -127,6 +127,13 @@ static void add_product(Arena *arena, LinearSum *sum, const Expr *e, int64_t fac
     else linear_add_constant(sum, wrap_mul(sum->type, factor, constant));
 }
 
+// a << n is a * 2^n only inside the width: by another amount it is 0, which is no multiple of this form.
+static bool is_multiple_by_shift(const Expr *e) {
+    const Expr *count = e->binary.b;
+    return e->binary.op == BIN_SHL && count->kind == EXPR_INT && count->integer >= 0 &&
+           count->integer < type_bits(e->type);
+}
+
 static void add_binary(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
     const Expr *a = e->binary.a, *b = e->binary.b;
     switch (e->binary.op) {
@@ -144,7 +151,7 @@ static void add_binary(Arena *arena, LinearSum *sum, const Expr *e, int64_t fact
         else add_product(arena, sum, e, factor);
         return;
     case BIN_SHL:
-        if (b->kind == EXPR_INT && b->integer >= 0 && b->integer < type_bits(sum->type))
+        if (is_multiple_by_shift(e))
             linear_add(arena, sum, a, wrap_mul(sum->type, factor, (int64_t)((uint64_t)1 << b->integer)));
         else linear_add_term(sum, (Expr *)e, factor);
         return;
@@ -159,6 +166,13 @@ void linear_add(Arena *arena, LinearSum *sum, const Expr *e, int64_t factor) {
     else if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NEG)
         linear_add(arena, sum, e->unary.a, wrap_mul(sum->type, factor, -1));
     else linear_add_term(sum, (Expr *)e, factor);
+}
+
+bool linear_splits(const Expr *e) {
+    if (e->kind == EXPR_UNARY) return e->unary.op == UNARY_NEG;
+    if (e->kind != EXPR_BINARY) return false;
+    if (e->binary.op == BIN_MUL) return e->binary.a->kind == EXPR_INT || e->binary.b->kind == EXPR_INT;
+    return e->binary.op == BIN_ADD || e->binary.op == BIN_SUB || is_multiple_by_shift(e);
 }
 
 LinearSum linear_of(Arena *arena, const Expr *expr) {

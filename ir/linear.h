@@ -31,6 +31,7 @@ typedef struct WideRange {
 
 LinearSum linear_new(Type type);
 LinearSum linear_of(Arena *arena, const Expr *expr);
+bool linear_splits(const Expr *expr);   // linear_of has smaller atoms than the expression itself
 void linear_add(Arena *arena, LinearSum *sum, const Expr *expr, int64_t factor);   // sum += factor * expr
 void linear_add_term(LinearSum *sum, Expr *atom, int64_t factor);
 void linear_add_linear(LinearSum *sum, const LinearSum *other, int64_t factor);

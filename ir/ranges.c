@@ -31,14 +31,6 @@ static WideRange product_range(Range a, Range b) {
     return wide;
 }
 
-static bool is_sum(const Expr *e) {
-    if (e->kind == EXPR_UNARY) return e->unary.op == UNARY_NEG;
-    if (e->kind != EXPR_BINARY) return false;
-    if (e->binary.op == BIN_MUL) return e->binary.a->kind == EXPR_INT || e->binary.b->kind == EXPR_INT;
-    return e->binary.op == BIN_ADD || e->binary.op == BIN_SUB ||
-           (e->binary.op == BIN_SHL && e->binary.b->kind == EXPR_INT);
-}
-
 // Whether the node's own operation never wraps.
 static bool computed_exactly(const Facts *facts, const Expr *e) {
     bool unary = e->kind == EXPR_UNARY;
@@ -210,7 +202,7 @@ Range range_of(const Facts *facts, const Expr *e) {
     if (e->kind == EXPR_INT) return (Range){e->integer, e->integer};
     if (e->kind == EXPR_VAR) return facts_range(facts, e->var);
     if (!type_is_int(e->type)) return type_range(e->type);
-    if (facts && is_sum(e)) {
+    if (facts && linear_splits(e)) {
         LinearSum sum = linear_of(facts_arena(facts), e);
         return sum.full ? type_range(e->type) : clip(e->type, linear_range(facts, &sum));
     }
