@@ -236,7 +236,9 @@ class Program(programs.Expressions, channels.Channels):
         if kind < 0.5 and type_ in INTEGERS:
             return f"({a} {self.pick('/%')} {type_}({self.random.randint(1, 7)}))", x
         if kind < 0.56 and type_ in INTEGERS:
-            return f"({a} {self.pick(['<<', '>>'])} {self.random.randint(0, 5)})", LIMIT[type_]
+            # by an iterator: passes find amounts that are constant, also outside the width
+            by = f"{self.pick(its)} + {self.random.randint(-1, 64)}" if its and self.chance(0.4) else self.random.randint(0, 5)
+            return f"({a} {self.pick(['<<', '>>'])} {by})", LIMIT[type_]
         if kind < 0.62 and type_[0] != "u":
             return (f"abs({a})" if kind < 0.59 or type_ in FP8 else f"(-{a})"), LIMIT[type_] if type_ in INTEGERS else x
         if kind < 0.68 and type_ in FLOATS:
