@@ -1,4 +1,5 @@
 #include "passes/analysis/util.h"
+#include "ir/facts.h"
 
 const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
     int64_t k = region_extent(gemm_of(gemm).a, 1);
@@ -16,6 +17,18 @@ bool moves_by_matrices(const Stmt *stmt) {
 bool moves_by_warps(const Stmt *stmt) {
     return moves_by_matrices(stmt) || via_is(stmt, VIA_TRANSPOSE) || via_is(stmt, VIA_SHUFFLE) ||
            via_is(stmt, VIA_LINEAR);
+}
+
+static bool rows_begin_at(const Buf *buf, int64_t unit) {
+    if (buf->layout) return layout_keeps_runs(buf->layout, unit);
+    bool one = true;
+    for (int d = 0; d + 1 < buf->rank; d++) one = one && buf_extent(buf, d) == 1;
+    return one || buf_extent(buf, buf->rank - 1) % unit == 0;
+}
+
+bool region_keeps_runs(const Region *region, int64_t run) {
+    const RegionDim *last = &region->dims[region->count - 1];
+    return last->extent && multiple_of(NULL, last->start) % run == 0 && rows_begin_at(region->buf, run);
 }
 
 bool starts_copy(const Stmt *stmt) {

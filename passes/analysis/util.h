@@ -32,6 +32,10 @@ const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm);
 // That of a warpgroup, for a tile of so many columns. False: there is none.
 bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaInfo *info);
 
+// Runs of `run` elements along the last dim of the region lie together in shared memory, at multiples of `run`. Without
+// a layout rows lie one after the other. (Starts are judged by what they are made of, so that all passes agree.)
+bool region_keeps_runs(const Region *region, int64_t run);
+
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
 bool moves_by_matrices(const Stmt *stmt);   // between shared memory and a fragment, by ldmatrix or stmatrix

@@ -43,11 +43,8 @@ static bool is_converted(const MmaInfo *info, const Stmt *gemm, int operand) {
     return strcmp(operand == 0 ? info->a_type : info->b_type, gemm_type(gemm, operand)) != 0;
 }
 
-// In shared memory its rows start at multiples of `unit` elements, as far as their layout keeps these together. (Starts
-// are judged by what they are made of, so that all passes agree.)
 static bool rows_start_at(const Region *region, int64_t unit) {
-    const RegionDim *last = &region->dims[region->count - 1];
-    return region->buf->scope == SCOPE_SHARED && last->extent && multiple_of(NULL, last->start) % unit == 0;
+    return region->buf->scope == SCOPE_SHARED && region_keeps_runs(region, unit);
 }
 
 static bool has_matrix_rows(const Region *region) {

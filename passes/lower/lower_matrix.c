@@ -102,10 +102,7 @@ static bool is_constant_tile(const Region *region) {
 }
 
 static bool keeps_rows(const Region *region, int64_t row) {
-    const RegionDim *last = &region->dims[region->count - 1];
-    const Layout *layout = region->buf->layout;
-    bool begins = last->extent && multiple_of(NULL, last->start) % row == 0;
-    return begins && is_constant_tile(region) && (!layout || layout_keeps_runs(layout, row));
+    return is_constant_tile(region) && region_keeps_runs(region, row);
 }
 
 static bool match_any(const Steps *threads, const Steps *values, int fast, int bytes, bool whole_bytes,
