@@ -77,10 +77,13 @@ void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what
     if (expr_must_not_repeat(e)) REPORT(v, loc, T_IR_REPEATED, what);
 }
 
-// Passes drop `% 3` from an index where a condition bounds it, and unroll later: constants that the condition excludes
-// remain. Registers have no such index: each must name one.
+bool may_be_excluded(const Verifier *v, const Context *c) {
+    return c->dead || (c->conditional && v->func->stage == STAGE_THREAD);
+}
+
+// Passes drop `% 3` from an index where a condition bounds it. Registers have no such index: each must name one.
 static bool may_be_unreached(const Verifier *v, const Context *c, const Buf *buf) {
-    return c->dead || (c->conditional && v->func->stage == STAGE_THREAD && buf->scope != SCOPE_LOCAL);
+    return c->dead || (may_be_excluded(v, c) && buf->scope != SCOPE_LOCAL);
 }
 
 // The first value of an index that is outside of 0 .. extent - 1, for a constant or a sum of iterators that takes all

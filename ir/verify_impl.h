@@ -67,6 +67,8 @@ bool value_known(const Verifier *v, Expr *e, int64_t *value);   // a constant, o
 // One control flow of all threads.
 bool is_block_level(const Context *c);
 // An expression that passes copy (into guards, vectors, addresses), so that nothing in it may happen once.
+// A condition may exclude it, and a pass may have made constants of what that condition bounds.
+bool may_be_excluded(const Verifier *v, const Context *c);
 void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc);
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc);
 void check_condition(Verifier *v, const Context *c, Expr *e);

@@ -69,6 +69,7 @@ static void check_limits(Verifier *v, const Context *c, const OpInfo *info, int 
         bool threads = limit->unit == WARP_LANES && c->block_threads > 0;
         if (threads) high = (c->block_threads + WARP_LANES - 1) / WARP_LANES * WARP_LANES;
         const char *why = expr_const(given, &value) ? beyond(v->arena, limit, high, value) : NULL;
+        if (why && high == WARP_LANES - 1 && may_be_excluded(v, c)) continue;   // lanes are computed, and unrolled
         if (why) report_operand(v, info, (int)limit->at, why, loc);
     }
 }
