@@ -6,6 +6,13 @@
 
 enum { INLINE_MAX_DEPTH = 200, INLINE_MAX_CALLS = 100000 };
 
+// The parser bounds the depth of one text; calls put one body into another, and returns one `if` into the other.
+static bool nests(Sema *s, int depth, Span span) {
+    if (s->nested + depth <= AST_MAX_DEPTH) return true;
+    diag(s->sink, span, T_NESTING, "statements, with those of the calls,", AST_MAX_DEPTH);
+    return false;
+}
+
 // ---- the calls around ----
 static bool enter(Sema *s, Inlining *frame, const Node *node, const Node *call) {
     *frame = (Inlining){.outer = s->inlining, .node = node, .depth = s->inlining ? s->inlining->depth + 1 : 1};
@@ -20,6 +27,7 @@ static bool enter(Sema *s, Inlining *frame, const Node *node, const Node *call) 
         s->expansions = INLINE_MAX_CALLS + 2;
         return false;
     }
+    if (!nests(s, node->depth, call->span)) return false;
     s->expansions++;
     s->inlining = frame;
     return true;
@@ -87,6 +95,8 @@ static SemaValue tail_if(Sema *s, const Node *node, Node *const *rest, int count
     const Node *branches[2] = {node->kids[1], node->kids[2]};
     Block blocks[2] = {{0}}, *outer = s->block;
     SemaValue values[2];
+    if (!nests(s, 2, node->span)) return value_poison(node->span);
+    s->nested += 2;   // the `if` and its branches
     for (int i = 0; i < 2; i++) {
         NameScope scope;
         bool own = branches[i] && returns_in(branches[i]);
@@ -97,6 +107,7 @@ static SemaValue tail_if(Sema *s, const Node *node, Node *const *rest, int count
                         : tail(s, rest, count, type, node->span);
         scope_close(s);
     }
+    s->nested -= 2;
     s->block = outer;
     SemaValue chosen = value_expr(s, condition, node->span);
     if (is_poison(values[0]) || is_poison(values[1])) return value_poison(node->span);

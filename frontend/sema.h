@@ -197,6 +197,7 @@ typedef struct Sema {
     Making *making;
     int expansions;    // fn and macro calls so far
     int depth;         // of expressions inside each other, with those of consts and fn that they name
+    int nested;        // statements and bodies inside each other, with those of what is called
     int grids;         // in this kernel
     bool *item_done;   // per declaration: its functions are made
     VEC(Made) made;

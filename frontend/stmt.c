@@ -23,7 +23,9 @@ void body(Sema *s, const Node *block, Block *out) {
     Block *outer = s->block;
     s->block = out;
     scope_open(s, &scope);
+    s->nested++;
     statements(s, block);
+    s->nested--;
     scope_close(s);
     s->block = outer;
 }
@@ -473,7 +475,9 @@ void statement(Sema *s, const Node *node) {
     if (loc.line >= 0) s->placed = true, s->place = loc;
     Block *block = s->block;
     int before = block->count;
+    s->nested++;
     dispatch(s, node);
+    s->nested--;
     s->placed = placed;
     s->place = place;
     int first = node->kind == N_ROLE ? before : block->count - 1;   // of an array: all its roles
