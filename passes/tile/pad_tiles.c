@@ -133,9 +133,9 @@ static bool loads_all(const Stmt *stmt, const Buf *tile) {
 static bool loads_zeros(const TilePadding *w, const Stmt *stmt, const Buf *tile) {
     if (!loads_all(stmt, tile)) return false;
     const Region *from = copy_of(stmt).src;
-    const Expr *extent = from->buf->shape[from->count - 1];
+    Expr *extent = from->buf->shape[from->count - 1];
     Expr *end = e_add(w->arena, from->dims[from->count - 1].start, e_int(w->arena, buf_extent(tile, 1)));
-    return prove(w->facts, e_ge(w->arena, end, (Expr *)extent));
+    return prove(w->facts, e_ge(w->arena, end, extent));
 }
 
 // The product takes the tile with its added columns, or what it needs of them.

@@ -207,7 +207,7 @@ static void products_lose_bits_below_the_largest_term(void **state) {
         assert_true(ldexp(frexp(f8, &exponent), 14) == rint(ldexp(frexp(f8, &exponent), 14)));   // 1 + 13 bits
         assert_true(product_of(seed, "sm_120a", true, x, y, 0) == product_of(seed, "sm_120a", false, x, y, 0));
         differ += f8 != exact;
-        // A small term beside a large one is lost, and toward zero; a large one that cancels takes it along.
+        // A small term is lost next to a large one, toward zero; also where large terms cancel each other.
         double large[DEPTH] = {4096, 0x1p-3, -4096}, one[DEPTH] = {1, 1, 1};
         assert_true(product_of(seed, "sm_89", true, large, one, 0) == 0);
         assert_true(product_of(seed, "sm_90a", false, large, one, 0) == 0x1p-3);

@@ -593,7 +593,7 @@ static void buffers_are_what_their_place_takes(void **state) {
     REFUSED(T_IR_PLACE, x.s->alias_of = x.a);
     REFUSED(T_IR_PLACE, x.f->alias_of = declare(&x, "other", SCOPE_FRAGMENT, TYPE_F32, 64));
     REFUSED(T_IR_ALLOCATION, Buf *all = declare(&x, "all", SCOPE_SHARED, TYPE_F64, 64); all->alias_of = x.s);
-    REFUSED(T_IR_SCOPE, x.b->strides = NEW_ARRAY(x.arena, Expr *, 1); x.b->strides[0] = VAR(ITER("nobody")));
+    REFUSED(T_IR_SCOPE, x.b->strides = NEW_ARRAY(x.arena, Expr *, 1); x.b->strides[0] = VAR(ITER("undeclared")));
 }
 
 static void grids_have_constant_threads_and_begin_at_0(void **state) {
