@@ -62,11 +62,8 @@ static Value branch_choice(Gen *gen, Value condition, Expr *yes, Expr *no, Value
     return join_values(gen, join, a, from_yes, b, LLVMGetInsertBlock(gen->builder));
 }
 
-static Value emit_logical(Gen *gen, Expr *expr) {
+static Value emit_decided(Gen *gen, Expr *expr, Value a) {
     bool is_and = expr->binary.op == BIN_LOGICAL_AND;
-    Value a = emit(gen, expr->binary.a);
-    int64_t constant;
-    if (value_const(a, &constant)) return (constant != 0) == is_and ? emit(gen, expr->binary.b) : a;
     Expr *b = expr->binary.b;
     if (!is_lazy(b)) {
         Value right = emit(gen, b);
@@ -76,16 +73,24 @@ static Value emit_logical(Gen *gen, Expr *expr) {
     return is_and ? branch_choice(gen, a, b, NULL, NULL, decided) : branch_choice(gen, a, NULL, b, decided, NULL);
 }
 
+static Value emit_logical(Gen *gen, Expr *expr) {
+    bool is_and = expr->binary.op == BIN_LOGICAL_AND;
+    Value a = emit(gen, expr->binary.a);
+    int64_t constant;
+    if (value_const(a, &constant)) return (constant != 0) == is_and ? emit(gen, expr->binary.b) : a;
+    gen->kernel.conditions++;
+    Value value = emit_decided(gen, expr, a);
+    gen->kernel.conditions--;
+    return value;
+}
+
 static void prepare_load(Gen *gen, Expr *expr) {
     while (expr->kind == EXPR_CAST || expr->kind == EXPR_BITCAST) expr = expr->operand;
     if (expr->kind == EXPR_LOAD) prepare_address(gen, expr->load.buf, expr->load.count, expr->load.indices, expr);
 }
 
-static Value emit_select(Gen *gen, Expr *expr) {
-    Value condition = emit(gen, expr->select.condition);
+static Value emit_choice(Gen *gen, Value condition, Expr *expr) {
     Expr *yes = expr->select.yes, *no = expr->select.no;
-    int64_t constant;
-    if (value_const(condition, &constant)) return emit(gen, constant ? yes : no);
     if (is_lazy(yes) || is_lazy(no)) {
         prepare_load(gen, yes);
         prepare_load(gen, no);
@@ -98,6 +103,16 @@ static Value emit_select(Gen *gen, Expr *expr) {
         b = fit_bits(gen, b, bits, known_of(gen, no).nonnegative);
     }
     return LLVMBuildSelect(gen->builder, condition, a, b, "");
+}
+
+static Value emit_select(Gen *gen, Expr *expr) {
+    Value condition = emit(gen, expr->select.condition);
+    int64_t constant;
+    if (value_const(condition, &constant)) return emit(gen, constant ? expr->select.yes : expr->select.no);
+    gen->kernel.conditions++;
+    Value value = emit_choice(gen, condition, expr);
+    gen->kernel.conditions--;
+    return value;
 }
 
 // ---- integers ----

@@ -126,6 +126,8 @@ typedef struct KernelState {
     int role_count;          // roles emitted so far
     Label break_to;          // behind the innermost loop
     int loops;               // around the statement, those that are unrolled not counted
+    int unrolled;            // loops around it that are
+    int conditions;          // around it that are no constants, within the outermost of them
     bool exact;              // inside ieee()
     Map *elected;            // tensor maps that a thread which a branch elects still has to prefetch
     bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait

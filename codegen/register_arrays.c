@@ -91,8 +91,8 @@ RegisterArray *register_array(Gen *gen, const Buf *buf) {
 // The verifier knows an index that is a constant; that of an unrolled loop is known here.
 static Value *slot_of(Gen *gen, RegisterArray *array, int64_t index) {
     if (index >= 0 && index < array->count) return &array->slots[index / array->pack];
-    if (!array->reported)
-        diag(gen->sink, gen->kernel.place, T_INDEX_RANGE, (long long)index, 0, array->name, (long long)array->count);
+    if (array->reported || gen->kernel.conditions) return &array->slots[0];   // a condition may exclude it
+    diag(gen->sink, gen->kernel.place, T_INDEX_RANGE, (long long)index, 0, array->name, (long long)array->count);
     array->reported = true;
     return &array->slots[0];
 }

@@ -182,6 +182,7 @@ static void emit_if(Gen *gen, Stmt *stmt) {
     Label otherwise = has_else ? new_label(gen, "else") : join;
     LLVMBuildCondBr(gen->builder, condition, then, otherwise);
     LLVMPositionBuilderAtEnd(gen->builder, then);
+    gen->kernel.conditions++;
     prefetch_elected(gen, &stmt->if_.then);
     emit_arm(gen, stmt, true);
     if (has_else) {
@@ -190,6 +191,7 @@ static void emit_if(Gen *gen, Stmt *stmt) {
         LLVMPositionBuilderAtEnd(gen->builder, otherwise);
         emit_arm(gen, stmt, false);
     }
+    gen->kernel.conditions--;
     go_to(gen, join);
 }
 
@@ -243,11 +245,13 @@ static void emit_unrolled(Gen *gen, Stmt *stmt, int depth, int64_t begin, int64_
     gen->kernel.break_to =
         depth == stmt->loop.count - 1 && block_breaks(&stmt->loop.body) ? new_label(gen, "after") : NULL;
     Label after = gen->kernel.break_to;
+    gen->kernel.conditions += after != NULL;
     for (int64_t trip = 0; trip < trips && !gen->kernel.abandoned; trip++) {
         int64_t i = begin + trip * step;
         bind_value(gen, iter->var, i >= INT32_MIN && i <= INT32_MAX ? const_i32(gen, i) : const_i64(gen, i));
         emit_nest(gen, stmt, depth + 1);
     }
+    gen->kernel.conditions -= after != NULL;
     if (after) go_to(gen, after);
 }
 
@@ -325,8 +329,12 @@ static void emit_nest(Gen *gen, Stmt *stmt, int depth) {
                    unroll_bounds(gen, iter, &begin, &end, &step);
     int mark = facts_mark(gen->kernel.facts);
     if (unrolls) {
+        int conditions = gen->kernel.conditions;
+        if (gen->kernel.unrolled++ == 0) gen->kernel.conditions = 0;
         facts_iter(gen->kernel.facts, iter);
         emit_unrolled(gen, stmt, depth, begin, end, step);
+        gen->kernel.unrolled--;
+        gen->kernel.conditions = conditions;
     } else {
         emit_serial(gen, stmt, depth);
     }
@@ -351,7 +359,9 @@ static void emit_while(Gen *gen, Stmt *stmt) {
     gen->kernel.break_to = done;
     int mark = facts_mark(gen->kernel.facts);
     facts_assume(gen->kernel.facts, stmt->while_.condition, true);
+    gen->kernel.conditions++;
     emit_block(gen, &stmt->while_.body);
+    gen->kernel.conditions--;
     facts_release(gen->kernel.facts, mark);
     gen->kernel.break_to = outer;
     gen->kernel.loops--;

@@ -121,7 +121,7 @@ static Module *elaborate_mode(Syntax *syntax, Arena *arena, Failure *failure, Di
     force_consts(s);
     if (diag_errors(sink) == before) elaborate_all(s);
     if (s->options->only && item_named(syntax, s->options->only) < 0) unknown_entry(s, s->options->only);
-    if (diag_errors(sink) > before || !verify_module(s->module)) return NULL;
+    if (diag_errors(sink) > before || !verify_module(s->module, !verbatim)) return NULL;
     return s->module;
 }
 

@@ -253,7 +253,7 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     bool fits = !choosing;
     for (int combination = 0, tried = 0; !fits; tried++) {
         int diags = diag_count(s->sink), asked = combination;
-        if (!verify_func(s->module, func)) break;   // the source is wrong, whatever fits
+        if (!verify_func(s->module, func, true)) break;   // the source is wrong, whatever fits
         combination = s->options->fits(s->options->user, s->module, func, asked);
         fits = combination == asked;
         if (!fits) diag_truncate(s->sink, diags);

@@ -321,7 +321,7 @@ static void check_store(Verifier *v, const Context *c, const Stmt *stmt) {
     if (type_kind(value) == KIND_OPAQUE || type_kind(buf->type) == KIND_OPAQUE)
         REPORT(v, stmt->loc, T_NOT_CONVERTIBLE, type_text(value), type_text(buf->type));
     if (buf->is_param && buf->mode == MODE_IN && !v->fills) REPORT(v, stmt->loc, T_READ_ONLY, buf->name);
-    if (c->parallel) check_conflict(v, c, stmt);
+    if (c->parallel && (v->written || !may_be_excluded(v, c))) check_conflict(v, c, stmt);
 }
 
 static void set_range(Depends *depends, const Iter *iter) {
@@ -395,6 +395,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
     c.nested = true;
     c.conditional |= c.breakable && breaks(&stmt->loop.body);
+    for (int i = 0; i < stmt->loop.count; i++) c.uncertain |= constant_trips(&stmt->loop.iters[i]) == 0;
     check_block(v, c, &stmt->loop.body);
     v->parallel_count = parallel_count;
     undeclare_names(v, mark);
@@ -662,8 +663,8 @@ static void check_func(Verifier *v, const Func *func) {
     if (func->kind == FUNC_PROGRAM) check_launches(v, func);
 }
 
-static bool verify_one(const Module *module, const Func *func, bool fills) {
-    Verifier v = {.module = module, .arena = module->arena, .sink = module->sink, .fills = fills};
+static bool verify_one(const Module *module, const Func *func, bool fills, bool written) {
+    Verifier v = {.module = module, .arena = module->arena, .sink = module->sink, .fills = fills, .written = written};
     v.visible = map_new(v.arena);
     v.depends = map_new(v.arena);
     v.inner = map_new(v.arena);
@@ -671,15 +672,15 @@ static bool verify_one(const Module *module, const Func *func, bool fills) {
     return !v.broken;
 }
 
-bool verify_func(const Module *module, const Func *func) {
-    return verify_one(module, func, false);
+bool verify_func(const Module *module, const Func *func, bool written) {
+    return verify_one(module, func, false, written);
 }
 
-bool verify_module(const Module *module) {
+bool verify_module(const Module *module, bool written) {
     bool holds = true;
-    for (int i = 0; i < module->funcs.count; i++) holds &= verify_one(module, module->funcs.items[i], false);
-    for (int i = 0; i < module->references.count; i++) holds &= verify_one(module, module->references.items[i], false);
-    for (int i = 0; i < module->tests.count; i++)
-        if (module->tests.items[i]->fill) holds &= verify_one(module, module->tests.items[i]->fill, true);
+    VEC_EACH_PTR (Func, func, &module->funcs) holds &= verify_one(module, func, false, written);
+    VEC_EACH_PTR (Func, reference, &module->references) holds &= verify_one(module, reference, false, written);
+    VEC_EACH_PTR (Test, test, &module->tests)
+        if (test->fill) holds &= verify_one(module, test->fill, true, written);
     return holds;
 }

@@ -544,9 +544,18 @@ static const Level *common_level(const Pair *p) {
     return a;
 }
 
+// A pass may have put into it what a condition or bound around it says, so it proves nothing unless it is reached.
+static bool may_be_folded(const Pair *p, const Level *level, int conditions) {
+    bool uncertain = conditions > 0;
+    for (; level; level = level->outer) uncertain |= level->count == 0;
+    return uncertain && !p->search->v->written;
+}
+
 static bool find_levels(Pair *p) {
     const Level *loop = NULL, *common = common_level(p);
     p->common = depth_of(common);
+    for (int i = 0; i < 2; i++)
+        if (may_be_folded(p, p->touches[i]->level, p->touches[i]->conditions)) return false;
     if (p->one) return true;
     for (const Level *level = common; level; level = level->outer) loop = level->parallel ? level : loop;
     if (!loop) return false;

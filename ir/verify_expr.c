@@ -78,12 +78,8 @@ void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what
 }
 
 bool may_be_excluded(const Verifier *v, const Context *c) {
-    return c->dead || (c->conditional && v->func->stage == STAGE_THREAD);
-}
-
-// Passes drop `% 3` from an index where a condition bounds it. Registers have no such index: each must name one.
-static bool may_be_unreached(const Verifier *v, const Context *c, const Buf *buf) {
-    return c->dead || (may_be_excluded(v, c) && buf->scope != SCOPE_LOCAL);
+    bool folded = !v->written || v->func->stage == STAGE_THREAD;
+    return c->dead || (folded && (c->conditional || c->uncertain));
 }
 
 // The first value of an index that is outside of 0 .. extent - 1, for a constant or a sum of iterators that takes all
@@ -139,7 +135,8 @@ void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Exp
         if (!is_index(buf, i, indices[i]->type)) REPORT(v, loc, T_NOT_INDEX, type_text(indices[i]->type));
         int64_t at, extent = rank == buf->rank ? buf_extent(buf, i) : -1;
         if (extent < 0) extent = INT64_MAX;
-        bool reached = buf->scope != SCOPE_GLOBAL && !may_be_unreached(v, c, buf);
+        bool register_of_person = buf->scope == SCOPE_LOCAL && v->written && !c->dead;   // each must name one
+        bool reached = buf->scope != SCOPE_GLOBAL && (register_of_person || !may_be_excluded(v, c));
         if (reached && index_outside(v, c, indices[i], extent, &at))
             REPORT(v, loc, T_INDEX_RANGE, (long long)at, i, buf->name, (long long)extent);
         check_register_index(v, c, buf, indices[i], loc);
@@ -259,7 +256,8 @@ void check_region(Verifier *v, const Context *c, const Region *region) {
         int64_t at, extent = 1, all = slots ? -1 : buf_extent(buf, i);
         bool known = !dim->extent || expr_const(dim->extent, &extent);
         if (all < 0) all = INT64_MAX;
-        if (known && buf->scope != SCOPE_GLOBAL && index_outside(v, c, dim->start, all - extent + 1, &at))
+        bool reached = buf->scope != SCOPE_GLOBAL && (v->written || !may_be_excluded(v, c));
+        if (known && reached && index_outside(v, c, dim->start, all - extent + 1, &at))
             REPORT(v, region->loc, T_INDEX_RANGE, (long long)(at < 0 ? at : at + extent - 1), i, buf->name,
                    (long long)all);
         check_register_index(v, c, buf, dim->start, region->loc);

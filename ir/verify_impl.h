@@ -11,6 +11,7 @@ typedef struct Verifier {
     Arena *arena;
     DiagSink *sink;
     bool broken, fills;   // a violation was found; a test's block, which writes inputs
+    bool written;         // by a person (verify.h)
     int grids;
     Map *visible;                 // Var or Buf -> anything, while in scope
     VEC(const void *) declared;   // the same as a stack
@@ -37,6 +38,7 @@ typedef struct Context {
     uint64_t guards;               // bits of those that conditions around it name
     bool nested;                   // in a loop, or under a condition that is no constant
     bool conditional, dead;        // some condition decides whether it is reached; a constant one that it is not
+    bool uncertain;                // in a loop of an unknown number of iterations
     bool undecided;                // a condition that is a constant only after loops are unrolled
     int64_t threads;               // that do what stands here together; 0: not known
     int64_t declared_threads;      // of the grid or role, as it says; 0: it does not
@@ -66,9 +68,9 @@ void set_depends(Verifier *v, const Var *var, Depends depends);
 bool value_known(const Verifier *v, Expr *e, int64_t *value);   // a constant, once lets are put in
 // One control flow of all threads.
 bool is_block_level(const Context *c);
-// An expression that passes copy (into guards, vectors, addresses), so that nothing in it may happen once.
-// A condition may exclude it, and a pass may have made constants of what that condition bounds.
+// It may never be reached, and a pass may have made constants of what excludes it.
 bool may_be_excluded(const Verifier *v, const Context *c);
+// An expression that passes copy (into guards, vectors, addresses), so that nothing in it may happen once.
 void check_copied(Verifier *v, const Context *c, const Expr *e, const char *what, Span loc);
 void check_indices(Verifier *v, const Context *c, const Buf *buf, int count, Expr *const *indices, Span loc);
 void check_condition(Verifier *v, const Context *c, Expr *e);

@@ -115,12 +115,30 @@ static Expr *hide_iterators(Mapper *mapper, Expr *expr) {
     return hidden;
 }
 
+// What names no element of a fragment is never reached: a fact has made a constant of its index. Registers have no place
+// for it.
+static bool names_no_register(const Buf *buf, int count, Expr *const *indices) {
+    bool outside = false;
+    for (int d = 0; d < count && buf->scope == SCOPE_FRAGMENT && count == buf->rank; d++) {
+        int64_t at;
+        outside |= expr_const(indices[d], &at) && (at < 0 || at >= buf_extent(buf, d));
+    }
+    return outside;
+}
+
+static Expr *drop_outside(Mapper *mapper, Expr *expr) {
+    if (expr->kind != EXPR_LOAD || !names_no_register(expr->load.buf, expr->load.count, expr->load.indices))
+        return expr;
+    return e_zero(mapper->arena, expr->type);
+}
+
 static Expr *simplified(Simplifier *s, Expr *expr) {
     Hiding hiding = {subst_new(s->arena), false};
     Mapper hide = {.arena = s->arena, .expr = hide_iterators, .user = &hiding};
     Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
     Expr *result = contract(s->arena, simplify_expr(s->arena, s->facts, hidden));
     if (hiding.any) result = subst_expr(hiding.shown, result);
+    result = map_expr(&(Mapper){.arena = s->arena, .expr = drop_outside}, result);
     return expr_equal(result, expr) ? expr : result;
 }
 
@@ -344,7 +362,9 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
         break;
     default: break;
     }
-    block_push(s->arena, out, stmt);
+    bool never = stmt->kind == STMT_STORE && names_no_register(stmt->store.buf, stmt->store.count, stmt->store.indices);
+    s->changed |= never;
+    if (!never) block_push(s->arena, out, stmt);
 }
 
 static void simplify_block(Simplifier *s, Block *block) {

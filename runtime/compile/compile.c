@@ -223,7 +223,7 @@ static bool mark_all_independent(Module *module, const char *names) {
         }
         at += length + (at[length] == ',');
     }
-    return !names || verify_module(module);
+    return !names || verify_module(module, true);
 }
 
 bool compile(Loader *loader, Arena *arena, const CompileOptions *options, Compiled *out) {
