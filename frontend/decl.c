@@ -68,6 +68,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     AttrId id = attr_named(node->text);
     if (id == ATTR_COUNT) {
         Diag *d = diag(s->sink, node->span, T_UNKNOWN_ATTRIBUTE, node->text);
+        if (note_foreign(s, d, FOREIGN_ATTRIBUTE, ast_name_span(node))) return false;
         StrMap *names = strmap_new(s->arena);
         for (int i = 0; i < ATTR_COUNT; i++) strmap_put(names, attr_name((AttrId)i), names);
         const char *near = strmap_nearest(names, node->text);

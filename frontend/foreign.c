@@ -21,6 +21,7 @@ typedef struct Row {
 static const Row rows[] = {
 #define SYNTAX(pattern, fix, note) {FOREIGN_SYNTAX, pattern, fix, note},
 #define NAME(pattern, fix, note) {FOREIGN_NAME, pattern, fix, note},
+#define ATTRIBUTE(pattern, fix, note) {FOREIGN_ATTRIBUTE, pattern, fix, note},
 #define ARGUMENT(pattern, fix, note) {FOREIGN_ARGUMENT, pattern, fix, note},
 #define LINE(pattern, fix, note) {FOREIGN_LINE, pattern, fix, note},
 #define GUESS(pattern, fix, note) {FOREIGN_GUESS, pattern, fix, note},
@@ -29,6 +30,7 @@ static const Row rows[] = {
 #include "frontend/foreign.def"
 #undef SYNTAX
 #undef NAME
+#undef ATTRIBUTE
 #undef ARGUMENT
 #undef INDEXED
 #undef OPERATOR
@@ -393,6 +395,33 @@ static bool begins_statement(const Search *s, int at) {
     return is_one_of(";|{|}|)|else", 12, &s->tokens[at - 1]);
 }
 
+// Behind 0: `b101` and `o17` of another base, as a number of this language; NULL: none.
+static const char *other_base(const Search *s, const Token *token) {
+    char letter = (char)tolower((unsigned char)token->text[0]);
+    int bits = letter == 'b' ? 1 : letter == 'o' ? 3 : 0, digits = 0;
+    uint64_t value = 0;
+    for (size_t i = 1; i < token->length && bits; i++) {
+        char c = token->text[i];
+        if (c == '_') continue;
+        if (c < '0' || c >= '0' + (1 << bits) || value >> (64 - bits)) return NULL;
+        value = value << bits | (uint64_t)(c - '0');
+        digits++;
+    }
+    return digits ? arena_printf(s->arena, "0x%llx", (unsigned long long)value) : NULL;
+}
+
+// Digits between separators, behind the first ones: `_000_000`; NULL: it is something else.
+static const char *separated(const Search *s, const Token *token) {
+    char *out = arena_strndup(s->arena, token->text, token->length), *end = out;
+    for (size_t i = 0; i < token->length; i++) {
+        if (token->text[i] == '_') continue;
+        if (!isdigit((unsigned char)token->text[i])) return NULL;
+        *end++ = token->text[i];
+    }
+    *end = 0;
+    return out;
+}
+
 static bool match_class(Search *s, int atom, int at, const char *class) {
     const Token *token = at < s->count ? &s->tokens[at] : NULL;
     if (!strcmp(class, "BEGIN")) return token && begins_statement(s, at) && match(s, atom + 1, at);
@@ -406,6 +435,11 @@ static bool match_class(Search *s, int atom, int at, const char *class) {
     if (!strcmp(class, "ANY")) return match(s, atom + 1, at + 1);
     if (!strcmp(class, "NAME")) return token->kind == TOKEN_WORD && piece_match(s, atom, at, at + 1, NULL);
     if (!strcmp(class, "NUMBER")) return token->kind == TOKEN_NUMBER && piece_match(s, atom, at, at + 1, NULL);
+    bool other = !strcmp(class, "BASE");
+    if (other || !strcmp(class, "DIGITS")) {
+        const char *number = token->kind != TOKEN_WORD ? NULL : other ? other_base(s, token) : separated(s, token);
+        return number && piece_match(s, atom, at, at + 1, number);
+    }
     if (!strcmp(class, "HERE")) return at == s->place && match(s, atom + 1, at);
     if (!strcmp(class, "QUOTED")) return token->text[0] == '\'' && piece_match(s, atom, at, at + 1, NULL);
     if (!strcmp(class, "STRING")) return token->kind == TOKEN_STRING && piece_match(s, atom, at, at + 1, NULL);
@@ -465,7 +499,7 @@ static void read_pattern(Search *s, const char *pattern) {
 
 static bool fits(Search *s, const Row *row) {
     read_pattern(s, row->pattern);
-    bool here = row->kind == FOREIGN_NAME || row->kind == FOREIGN_ARGUMENT;
+    bool here = row->kind == FOREIGN_NAME || row->kind == FOREIGN_ARGUMENT || row->kind == FOREIGN_ATTRIBUTE;
     for (s->start = s->place; s->start >= 0 && s->place - s->start <= (here ? 0 : REACH); s->start--) {
         s->piece_count = 0;
         if (match(s, 0, s->start)) return true;

@@ -8,6 +8,7 @@ typedef enum {
     FOREIGN_GUESS,
     FOREIGN_NAME,
     FOREIGN_ARGUMENT,
+    FOREIGN_ATTRIBUTE,
     FOREIGN_INDEXED,
     FOREIGN_OPERATOR
 } ForeignKind;   // macros of foreign.def

@@ -54,6 +54,7 @@ static void store_at(Sema *s, Move *move, const Place *place, Expr *value, Span 
 Buf *move_to_fragment(Sema *s, const TileOperand *src, Span span) {
     Buf *read = buf_new_const(s->arena, arena_printf(s->arena, "%s_read", src->view->buf->name), SCOPE_FRAGMENT,
                               view_type(src->view), src->view->rank, src->tiles, place_of(s, span));
+    read->made_of = src->view->buf;
     emit(s, s_decl(s->arena, read));
     TileOperand dst = {.view = view_of_buffer(s, read)};
     memcpy(dst.tiles, src->tiles, sizeof dst.tiles);
