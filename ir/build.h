@@ -62,6 +62,7 @@ const char *im2col_region_problem(const Region *region);   // NULL, or why it is
 bool im2col_equal(const Buf *a, const Buf *b);             // views of one tensor with equal windows; or both NULL
 bool im2col_is_merged(const Buf *view);        // its rows are those of the tensor with all leading dims merged
 Buf *buf_viewed(const Buf *buf);               // the tensor of a view; else the buffer itself
+const char *buf_source_name(const Buf *buf);   // the name that diagnostics give: one of the source
 const Buf *buf_root(const Buf *buf);           // that owns the storage: follows alias_of
 bool buf_is_constant(const Buf *buf);          // a tensor that nothing writes while the kernel runs
 int64_t buf_extent(const Buf *buf, int dim);   // constant extent; -1 when dynamic

@@ -28,6 +28,11 @@ Buf *buf_viewed(const Buf *buf) {
     return buf->im2col ? buf->alias_of : (Buf *)buf;
 }
 
+const char *buf_source_name(const Buf *buf) {
+    while (buf->made_of) buf = buf->made_of;
+    return buf->name;
+}
+
 const Buf *buf_root(const Buf *buf) {
     while (buf->alias_of) buf = buf->alias_of;
     return buf;

@@ -164,6 +164,7 @@ struct Buf {
     int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
     const struct Im2col *im2col;   // global: a view of the tensor alias_of; NULL: none
+    const Buf *made_of;            // the compiler made it for elements of that one; NULL: the source declares it
     Buf *channel;                  // shared: a tile of that channel, whose slots are the first dim; NULL: of none
     int64_t offset;                // shared: byte offset in the CTA's shared memory; -1: not allocated
     int align;                     // bytes; 0: natural

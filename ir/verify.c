@@ -239,10 +239,12 @@ static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     bool here = buf->scope == SCOPE_GLOBAL ? buf->is_scratch && c->kind == FUNC_PROGRAM
                 : c->kind == FUNC_KERNEL   ? c->grid && (buf->scope == SCOPE_LOCAL ? c->thread : !c->parallel)
                                            : c->kind == FUNC_REFERENCE && buf->scope == SCOPE_LOCAL;
-    if (!here && !buf->is_param)
+    if (!here && !buf->is_param) {
+        map_put(v->misplaced, buf, v);
         REPORT(v, buf->loc, T_IR_PLACE, buf->name,
                "here: shared and fragment belong in a grid, outside of parallel loops; local in a thread region; "
                "scratch in a program");
+    }
     if (buf->scope == SCOPE_FRAGMENT && v->func->stage == STAGE_THREAD)
         REPORT(v, buf->loc, T_IR_PLACE, buf->name, "at thread stage");
     if (buf->layout && !buf->lowered) check_layout(v, buf);
@@ -306,7 +308,7 @@ static uint64_t named_iterators(const Verifier *v, const Expr *e) {
 static void check_conflict(Verifier *v, const Context *c, const Stmt *stmt) {
     uint64_t named = c->guards;
     for (int i = 0; i < stmt->store.count; i++) named |= named_iterators(v, stmt->store.indices[i]);
-    if ((named & c->parallel_iterators) != c->parallel_iterators)
+    if ((named & c->parallel_iterators) != c->parallel_iterators && !map_has(v->misplaced, stmt->store.buf))
         REPORT(v, stmt->loc, T_IR_CONFLICT, stmt->store.buf->name,
                "an iterator names neither the element nor a condition around the store");
 }
@@ -668,6 +670,7 @@ static bool verify_one(const Module *module, const Func *func, bool fills, bool 
     v.visible = map_new(v.arena);
     v.depends = map_new(v.arena);
     v.inner = map_new(v.arena);
+    v.misplaced = map_new(v.arena);
     check_func(&v, func);
     return !v.broken;
 }

@@ -106,6 +106,7 @@ static bool index_outside(const Verifier *v, const Context *c, const Expr *index
 static void check_register_index(Verifier *v, const Context *c, const Buf *buf, const Expr *index, Span loc) {
     bool slots = buf->scope == SCOPE_FRAGMENT && c->thread;
     if ((buf->scope != SCOPE_LOCAL && !slots) || c->kind != FUNC_KERNEL || !expr_depends(v, index).varies) return;
+    if (map_has(v->misplaced, buf)) return;
     REPORT(v, loc, T_IR_LOCAL_INDEX, arena_printf(v->arena, slots ? "regs(%s)" : "local '%s'", buf->name));
 }
 

@@ -215,8 +215,7 @@ static void check_wgmma(Verifier *v, const OpInfo *info, int count, const Arg *a
         report_operand(v, info, WGMMA_B, "has another type than the instruction", loc);
     if (!type_fits(acc->type, shape.acc_type))
         report_operand(v, info, WGMMA_ACC, "has another type than the instruction", loc);
-    if (!expr_const(args[WGMMA_STEPS].value, &steps) || steps < 1)
-        report_operand(v, info, WGMMA_STEPS, "is below 1", loc);
+    if (!expr_const(args[WGMMA_STEPS].value, &steps)) report_operand(v, info, WGMMA_STEPS, "is no constant", loc);
     if (a->scope == SCOPE_SHARED) check_described(v, info, WGMMA_A_FORM, &shape, args, loc);
     check_described(v, info, WGMMA_B_FORM, &shape, args, loc);
     const Expr *accumulate = count > WGMMA_ACCUMULATE ? args[WGMMA_ACCUMULATE].value : NULL;

@@ -79,12 +79,21 @@ static int caught(Failure *failure) {
     return TILEC_ERROR_ENVIRONMENT;
 }
 
+// `ulimit -t`: without a word, the exit code of a signal would say as little as a crash.
+static void out_of_time(int number) {
+    static const char text[] = "error[T0821]: the limit of CPU time was reached (ulimit -t)\n";
+    (void)number;
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    _exit(written < 0 ? TILEC_ERROR_INTERNAL : TILEC_ERROR_ENVIRONMENT);
+}
+
 int main(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);   // a file beyond `ulimit -f` is an error of write, EFBIG
 #ifndef TILEC_NO_CODEGEN
     if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0 && can_serve(STDIN_FILENO))
         return serve_compiles(STDIN_FILENO);
 #endif
+    signal(SIGXCPU, out_of_time);
     static Failure failure;   // static: survives the longjmp, and the arena points to it
     static Tool tool;
     if (FAILURE_CAUGHT(&failure)) {

@@ -456,7 +456,7 @@ static void check_reductions(Inference *inference) {
         int axis = reduce_op_axis(item->stmt);
         if (reduce.dst->buf->scope != SCOPE_FRAGMENT) continue;
         diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(reduce.dst->buf, axis),
-             (long long)tv_threads_along(item->map, axis), axis, reduce.src->buf->name);
+             (long long)tv_threads_along(item->map, axis), axis, buf_source_name(reduce.src->buf));
     }
 }
 
@@ -472,7 +472,7 @@ static bool shares_stores(const Item *item, const FragmentUse *use, int iterator
 static void check_digits(Inference *inference) {
     VEC_EACH_PTR (Item, item, &inference->items) {
         if (item->kind != ITEM_LOOP || !item->map || fits_digits(inference, item, item->map)) continue;
-        diag(inference->context->sink, item->stmt->loc, T_FRAGMENT_INDEX, vec_last(&item->uses).buf->name);
+        diag(inference->context->sink, item->stmt->loc, T_FRAGMENT_INDEX, buf_source_name(vec_last(&item->uses).buf));
         inference->failed = true;
     }
 }
@@ -483,7 +483,7 @@ static void check_stores(Inference *inference) {
         VEC_EACH (const FragmentUse, use, &item->uses)
             for (int i = 0; i < item->loop.rank; i++)
                 if (shares_stores(item, use, i)) {
-                    diag(inference->context->sink, item->stmt->loc, T_COMMON_STORE, use->buf->name);
+                    diag(inference->context->sink, item->stmt->loc, T_COMMON_STORE, buf_source_name(use->buf));
                     return;
                 }
     }
@@ -528,8 +528,8 @@ static void chunk_dynamic_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
 static void check_threads(Inference *inference) {
     VEC_EACH_PTR (Buf, buf, &inference->fragments) {
         if (!buf->layout || tv_threads(buf->layout) == inference->threads) continue;
-        diag(inference->context->sink, buf->loc, T_FRAGMENT_THREADS, buf->name, (long long)tv_threads(buf->layout),
-             (long long)inference->threads);
+        diag(inference->context->sink, buf->loc, T_FRAGMENT_THREADS, buf_source_name(buf),
+             (long long)tv_threads(buf->layout), (long long)inference->threads);
         inference->failed = true;
     }
 }

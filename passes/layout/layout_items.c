@@ -89,7 +89,7 @@ static void report_index(Inference *inference, const Item *item, const TileAcces
     inference->failed = true;
     if (last.line && place.file == last.file && place.line == last.line && place.column == last.column) return;
     inference->reported = place;
-    Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, access->buf->name);
+    Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, buf_source_name(access->buf));
     for (int i = 0; i < access->count; i++) {
         FragmentDigits at;
         Expr *alone[LAYOUT_MAX_RANK];

@@ -128,7 +128,7 @@ Expr *lower_replicated_slot(Lower *lower, const Buf *fragment, int count, Expr *
         for (int d = 0; d < count; d++) same &= expr_const(indices[d], &at) && at == out[d];
         if (same) return e_int(lower->arena, v);
     }
-    diag(lower->context->sink, loc, T_FRAGMENT_INDEX, fragment->name);
+    diag(lower->context->sink, loc, T_FRAGMENT_INDEX, buf_source_name(fragment));
     return e_int(lower->arena, 0);
 }
 

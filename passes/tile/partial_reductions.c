@@ -222,6 +222,7 @@ static Buf *new_partials(const Sum *s, int64_t partials) {
     for (int d = 0; d < src->rank; d++) shape[d] = d == axis ? partials : buf_extent(src, d);
     Buf *partial = buf_new_const(s->arena, "partial", SCOPE_FRAGMENT, type_compute(s->sum->type), src->rank, shape,
                                  s->reduce->loc);
+    partial->made_of = s->sum;
     partial->layout = tv_partial_reduce(s->arena, src->layout, axis, partials);
     EXPECT(arena_failure(s->arena), partial->layout, "no layout for the parts of '%s'", s->sum->name);
     return partial;

@@ -32,6 +32,7 @@ TilecStatus status_of_code(DiagCode code) {
     case T_PASS_BROKE:
     case T_ROUNDTRIP:
     case T_EMULATE_AFTER:
+    case T_HIDDEN_CHANGE:
     case T_COMPILER_CRASHED:
     case T_INTERNAL: return TILEC_ERROR_INTERNAL;
     default: break;
@@ -41,12 +42,15 @@ TilecStatus status_of_code(DiagCode code) {
     return TILEC_ERROR_SOURCE;
 }
 
+// The first error's; but a bug in tilec is one whatever the verifier says of its result before.
 TilecStatus status_of(const DiagSink *sink, int first) {
-    for (int i = first; i < diag_count(sink); i++) {
+    TilecStatus status = TILEC_OK;
+    for (int i = first; i < diag_count(sink) && status != TILEC_ERROR_INTERNAL; i++) {
         DiagView view = diag_view(sink, i);
-        if (view.severity == SEVERITY_ERROR) return status_of_code(view.code);
+        TilecStatus own = view.severity == SEVERITY_ERROR ? status_of_code(view.code) : TILEC_OK;
+        if (status == TILEC_OK || own == TILEC_ERROR_INTERNAL) status = own;
     }
-    return TILEC_OK;
+    return status;
 }
 
 const char *tilec_status_text(TilecStatus status) {

@@ -346,6 +346,16 @@ static void test_statuses(void **state) {
                 {T_TEST_FAILS, TILEC_ERROR_SOURCE},
                 {T_ARGUMENT_KIND, TILEC_ERROR_SOURCE}};
     for (size_t i = 0; i < COUNT_OF(rows); i++) assert_int_equal(status_of_code(rows[i].code), rows[i].status);
+    Failure failure;
+    Arena *arena = arena_new(libc_allocator, &failure);
+    DiagSink *sink = diag_sink_new(arena);   // the first error decides, but for a bug in tilec
+    assert_int_equal(status_of(sink, 0), TILEC_OK);
+    diag(sink, (Span){0}, T_IR_SCOPE, "x", "is declared twice");
+    diag(sink, (Span){0}, T_NO_PTXAS, "sm_80");
+    assert_int_equal(status_of(sink, 0), TILEC_ERROR_SOURCE);
+    diag(sink, (Span){0}, T_PASS_BROKE, "simplify", "k");
+    assert_int_equal(status_of(sink, 0), TILEC_ERROR_INTERNAL);
+    arena_free(arena);
     assert_string_equal(tilec_status_text(TILEC_CANCELLED), "cancelled");
 }
 
