@@ -13,39 +13,18 @@ enum { NAME, THREADS, REGISTERS, BODY, COUNT, INDEX };
 
 // ---- members that differ ----
 
-typedef struct Mentions {
-    const Map *vars;   // the index, and what is computed from it
-    bool index, choice;
-} Mentions;
-
-static bool find_mentions(Visitor *visitor, Expr *e) {
-    Mentions *mentions = visitor->user;
-    mentions->index |= e->kind == EXPR_VAR && map_has(mentions->vars, e->var);
-    mentions->choice |= e->kind == EXPR_SELECT || e->kind == EXPR_CALL;
-    return true;
-}
-
-static Mentions mentions_of(const Map *vars, Expr *e) {
-    Mentions mentions = {.vars = vars};
-    Visitor visitor = {.expr = find_mentions, .user = &mentions};
-    if (e) visit_expr(&visitor, e);
-    return mentions;
-}
-
-// Whether there is an iteration at all: `for (n in g == 0 ? N : 0)`.
-static bool is_chosen(const Map *vars, const Stmt *loop) {
-    for (int i = 0; i < loop->loop.count; i++) {
-        Mentions begin = mentions_of(vars, loop->loop.iters[i].begin), end = mentions_of(vars, loop->loop.iters[i].end);
-        if ((begin.index && begin.choice) || (end.index && end.choice)) return true;
+// Whether the statement happens is known, with what is known of names.
+static bool is_known(Subst *names, const Stmt *stmt) {
+    int64_t value, end;
+    if (stmt->kind == STMT_IF) return expr_const(subst_expr(names, stmt->if_.condition), &value);
+    if (stmt->kind == STMT_WHILE) return expr_const(subst_expr(names, stmt->while_.condition), &value);
+    for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
+        const Iter *iter = &stmt->loop.iters[i];
+        if (expr_const(subst_expr(names, iter->begin), &value) && expr_const(subst_expr(names, iter->end), &end) &&
+            end <= value)
+            return true;
     }
     return false;
-}
-
-// The index has a part in whether what is below happens.
-static bool depends(const Map *vars, const Stmt *stmt) {
-    if (stmt->kind == STMT_IF) return mentions_of(vars, stmt->if_.condition).index;
-    if (stmt->kind == STMT_WHILE) return mentions_of(vars, stmt->while_.condition).index;
-    return stmt->kind == STMT_FOR && is_chosen(vars, stmt);
 }
 
 static bool uses_channel(const Stmt *stmt, void *user) {
@@ -58,17 +37,32 @@ static bool is_thread_region(const Stmt *stmt, void *user) {
     return stmt->kind == STMT_THREAD;
 }
 
-static bool differ(Arena *arena, const Stmt *role) {
-    Map *vars = map_new(arena);
-    map_put(vars, role->role.iters[0].var, vars);
+// It is known of this member, and not of all. (What depends on data too is asked when it runs.)
+static bool differs(Arena *arena, const Stmt *role, int64_t number) {
+    Subst *all = subst_new(arena), *member = subst_new(arena);
+    subst_var(member, role->role.iters[0].var, e_int(arena, number));
+    FOR_EACH_STMT (stmt, &role->role.body) {
+        if (stmt->kind == STMT_LET) subst_let(all, stmt->let.var, stmt->let.value);
+        if (stmt->kind == STMT_LET) subst_let(member, stmt->let.var, stmt->let.value);
+        if (below_any(stmt, uses_channel, NULL) && is_known(member, stmt) && !is_known(all, stmt)) return true;
+    }
+    return false;
+}
+
+// Code of threads has shared memory of its own, and so has a channel.
+static bool has_own_memory(const Stmt *role) {
     bool threads = block_any(&role->role.body, is_thread_region, NULL);
     FOR_EACH_STMT (stmt, &role->role.body) {
-        if (stmt->kind == STMT_LET && mentions_of(vars, stmt->let.value).index) map_put(vars, stmt->let.var, vars);
-        if (depends(vars, stmt) && below_any(stmt, uses_channel, NULL)) return true;
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_SHARED) continue;
         if (threads || stmt->decl->alias_of || stmt->decl->type == TYPE_CHANNEL) return true;
     }
     return false;
+}
+
+static bool differ(Arena *arena, const Stmt *role) {
+    bool any = has_own_memory(role);
+    for (int64_t m = 0; m < role_members(role); m++) any |= differs(arena, role, m);
+    return any;
 }
 
 // ---- statements ----
