@@ -73,6 +73,7 @@ typedef struct Lowering {
     Map *bytes;        // handle -> Var: of copies that may not happen, which are counted
     Map *read_async;   // tiles that an asynchronous unit reads
     Map *in_order;     // tiles of own slots that are used before the commit
+    Map *leaders;      // receives for which the first group of an array waits alone
     Map *consumes;     // arrivals at `empty` -> Consume
     int64_t named;     // the next free named barrier
 } Lowering;
@@ -409,9 +410,10 @@ static void lower_receive(Lowering *l, const Stmt *begin, Block *out) {
     Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
     const Ends *ends = own_ends(l, ring);
     Expr *slot = slot_now(l, ring, ends, RECEIVED, begin);
-    if (!ring->own || ring->channel->by_peers)
-        push_wait(l, ring->full, slot, parity_now(l, ring, ends, RECEIVED, begin), begin->loc, out);
+    bool waits = !ring->own || ring->channel->by_peers;
+    if (waits) push_wait(l, ring->full, slot, parity_now(l, ring, ends, RECEIVED, begin), begin->loc, out);
     else push_awaits(l, ring, begin, slot, out);
+    if (waits && map_has(l->leaders, begin)) attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_LEADER, 0, NULL);
     push_handle(l, begin, slot, out);
     push_advance(l, ring, ends, RECEIVED, begin->loc, out);
 }
@@ -539,6 +541,7 @@ static void channel_block(Lowering *l, Block *block) {
 static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     Block counters = {0};
     l->role = role;
+    l->leaders = waits_of_leader(l->arena, &l->channels, role);
     count_ends(l, body, &counters);
     channel_block(l, body);
     FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);

@@ -116,6 +116,7 @@ typedef struct Lower {
     const Target *target;
     Facts *facts;
     Var *thread;      // the thread index of the current region
+    Var *member;      // of an array of roles: which of them it is. NULL: no array
     Var *warpgroup;   // of a role of several: index of the thread's warpgroup. NULL: a single one
     int64_t threads;
     Map *locals;     // fragment Buf -> local Buf
@@ -163,7 +164,7 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles use, the roles, and between them the statements of the whole CTA.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // an order barrier; false: another statement
-bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: a wait of all warpgroups
+bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: one of all
 
 // A parallel loop, copy, fill or transpose: the thread's values first .. first + count of its map (multiples of its
 // @vector); count 0: all.

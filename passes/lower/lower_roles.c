@@ -44,8 +44,10 @@ static void open_order(Lower *lower, const Stmt *role, Block *out) {
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out) {
     if (!attr_get(wait->attrs, ATTR_LEADER)) return false;
     attr_remove(&wait->attrs, ATTR_LEADER);
-    if (!lower->warpgroup) return false;
-    block_push(lower->arena, push_if_warpgroup(lower, 0, out), wait);
+    Var *group = lower->member ? lower->member : lower->warpgroup;
+    if (!group) return false;
+    Expr *first = e_eq(lower->arena, e_var(lower->arena, group), e_int(lower->arena, 0));
+    block_push(lower->arena, block_if(lower->arena, out, first), wait);
     return true;
 }
 
@@ -99,6 +101,7 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     facts_enter(lower->facts, role);
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     Block *body = &region->thread.body;
+    lower->member = role->role.count ? role->role.iters[0].var : NULL;
     name_warpgroup(lower, role, body);
     open_order(lower, role, body);
     bool one = !block_any(&role->role.body, needs_threads, NULL);
@@ -106,7 +109,7 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     lower->one = one;
     lower_block(lower, &role->role.body, body);
     lower->one = false;
-    lower->warpgroup = NULL;
+    lower->warpgroup = lower->member = NULL;
     facts_release(lower->facts, mark);
     role->role.body = (Block){0};
     block_push(lower->arena, &role->role.body, region);
