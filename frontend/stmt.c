@@ -230,13 +230,28 @@ static void loop_option(Sema *s, const Node *node, const Node *option, Stmt *loo
     }
 }
 
+// `for (tile in tiles)`: over those of the CTA. Until tile-scheduler has dealt them out, that is one.
+static bool is_over_tiles(Sema *s, const Node *node) {
+    const Node *item = node->kids[0]->count == 1 ? node->kids[0]->kids[0] : NULL;
+    if (node->op != LOOP_SERIAL || !item || item->kind != N_ITER || item->kids[0] || item->kids[2]) return false;
+    return item->kids[1]->kind == N_NAME && !strcmp(item->kids[1]->text, "tiles") && !find(s, "tiles");
+}
+
+static void tile_iterator(Sema *s, const Node *node, Stmt *loop) {
+    loop->loop.iters = NEW(s->arena, Iter);
+    Var *var = declare_var(s, node->text, VAR_ITER, TYPE_I64, node->span);
+    loop->loop.iters[loop->loop.count++] = iter_new(s->arena, var, e_int(s->arena, 1));
+    attr_set_ints(s->arena, &loop->attrs, ATTR_TILES, 0, NULL);
+}
+
 static void loop(Sema *s, const Node *node) {
     NameScope scope;
     Stmt *stmt = new_stmt(s, STMT_FOR, node);
     bool scalar = s->context == IN_REFERENCE || s->context == IN_FILL;   // where `unroll`, as in a macro, is `for`
     stmt->loop.kind = scalar ? LOOP_SERIAL : (LoopKind)node->op;
     scope_open(s, &scope);
-    stmt->loop.count = iterators(s, node->kids[0], &stmt->loop.iters, false);
+    if (is_over_tiles(s, node)) tile_iterator(s, node->kids[0]->kids[0], stmt);
+    else stmt->loop.count = iterators(s, node->kids[0], &stmt->loop.iters, false);
     for (int i = 0; i < node->kids[0]->count; i++)
         if (node->kids[0]->kids[i]->kind == N_NAMED) loop_option(s, node, node->kids[0]->kids[i], stmt);
     if (stmt->loop.count == 0) diag(s->sink, node->span, T_NO_ITERATOR);

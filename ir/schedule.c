@@ -1,5 +1,6 @@
 #include "ir/schedule.h"
 #include "ir/build.h"
+#include "ir/query.h"
 #include <string.h>
 
 static const char *const orders[] = {NULL, "plain", "raster", "hilbert", "longest", "sections"};
@@ -12,16 +13,16 @@ static int index_of(const char *text, int count, const char *const *names) {
     return -1;
 }
 
-#define INDEX_OF(text, names) index_of(text, COUNT_OF(names), names)
+#define PLACE_IN(text, names) index_of(text, COUNT_OF(names), names)
 
 static TileOrder order_of(const Attr *attr) {
-    int kind = attr ? INDEX_OF(attr->args[0].text, orders) : ORDER_OPEN;
+    int kind = attr ? PLACE_IN(attr->args[0].text, orders) : ORDER_OPEN;
     TileOrder order = {.kind = kind < 0 ? ORDER_OPEN : (OrderKind)kind};
     if (attr && attr->count > 1) {
         order.rows = attr->args[1].integer;
         order.iter = (int)attr->args[1].integer - 1;
     }
-    order.last = attr && attr->count > 2 && INDEX_OF(attr->args[2].text, ends) == 1;
+    order.last = attr && attr->count > 2 && PLACE_IN(attr->args[2].text, ends) == 1;
     return order;
 }
 
@@ -31,10 +32,19 @@ TileOrder grid_order(const Stmt *grid) {
 
 TileClaim grid_claim(const Stmt *grid) {
     const Attr *attr = attr_get(grid->attrs, ATTR_CLAIM);
-    int kind = attr ? INDEX_OF(attr->args[0].text, claims) : CLAIM_OPEN;
+    int kind = attr ? PLACE_IN(attr->args[0].text, claims) : CLAIM_OPEN;
     TileClaim claim = {.kind = kind < 0 ? CLAIM_OPEN : (ClaimKind)kind, .given = attr && attr->count > 1};
-    claim.snake = claim.given && INDEX_OF(attr->args[1].text, rounds) == 1;
+    claim.snake = claim.given && PLACE_IN(attr->args[1].text, rounds) == 1;
     return claim;
+}
+
+bool is_tile_loop(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_FOR && attr_get(stmt->attrs, ATTR_TILES);
+}
+
+bool has_tile_loops(const Stmt *grid) {
+    return block_any(&grid->grid.body, is_tile_loop, NULL);
 }
 
 Buf *tile_counter(const Func *kernel) {
@@ -54,15 +64,15 @@ const char *order_problem(const Attr *attr, int names) {
     int count = order.kind == ORDER_RASTER ? 2 : order_is_longest(order) ? 3 : 1;
     if (order.kind == ORDER_OPEN || attr->count != count)
         return "plain, `raster, R`, hilbert, `longest, n, last` or `sections, n, last` (or `first`)";
-    if (count == 3 && INDEX_OF(attr->args[2].text, ends) < 0) return "last or first";
+    if (count == 3 && PLACE_IN(attr->args[2].text, ends) < 0) return "last or first";
     return count == 3 && order.iter >= names ? "the number of one of its names, counted from 1" : NULL;
 }
 
 const char *claim_problem(const Attr *attr) {
-    int kind = INDEX_OF(attr->args[0].text, claims);
+    int kind = PLACE_IN(attr->args[0].text, claims);
     if (kind < 0) return "one, static or dynamic";
     if (attr->count == 1) return NULL;
-    return kind == CLAIM_STATIC && INDEX_OF(attr->args[1].text, rounds) >= 0 ? NULL
+    return kind == CLAIM_STATIC && PLACE_IN(attr->args[1].text, rounds) >= 0 ? NULL
                                                                              : "`static, waves` or `static, snake`";
 }
 

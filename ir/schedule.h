@@ -24,6 +24,9 @@ TileClaim grid_claim(const Stmt *grid);
 static inline bool grid_is_persistent(const Stmt *grid) {
     return grid_claim(grid).kind > CLAIM_ONE;
 }
+// Loops over the tiles of a CTA that the source writes (`@tiles`).
+bool is_tile_loop(const Stmt *stmt, void *user);   // for block_any
+bool has_tile_loops(const Stmt *grid);
 Buf *tile_counter(const Func *kernel);   // of its dynamic claims; NULL: none
 // ORDER_OPEN, CLAIM_OPEN: removes it. False: the grid has it.
 bool set_order(Arena *arena, Stmt *grid, TileOrder order);

@@ -131,14 +131,31 @@ static void add_trips(Trends *t, const Stmt *loop) {
 }
 
 // The trend of the CTA's trip counts along an iterator of the grid. `by_data`: they also depend on loaded data.
+static bool is_load(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_global_to_shared_copy(stmt);
+}
+
+static bool is_group(const Stmt *stmt, void *user) {
+    (void)user;
+    return stmt->kind == STMT_ROLE;
+}
+
+// Where the source has groups of threads, those that load decide: the others wait for them.
+static bool decides(const Stmt *stmt, bool roles) {
+    return (is_loop(stmt, LOOP_SERIAL) || is_loop(stmt, LOOP_PIPELINED)) && !attr_get(stmt->attrs, ATTR_TILES) &&
+           (!roles || block_any(&stmt->loop.body, is_load, NULL));
+}
+
 static Trend trend_of_trips(Arena *arena, const Facts *facts, const Stmt *grid, const Iter *iter, bool *by_data) {
     Trends t = {.facts = facts, .lets = subst_new(arena), .data = map_new(arena), .var = iter->var};
+    bool roles = block_any(&grid->grid.body, is_group, NULL);
     FOR_EACH_STMT (stmt, &grid->grid.body) {
         if (stmt->kind == STMT_LET) {
             bool known = !expr_is_stable(stmt->let.value) || subst_let(t.lets, stmt->let.var, stmt->let.value);
             if (!known || is_data(&t, stmt->let.value)) map_put(t.data, stmt->let.var, stmt->let.var);
         }
-        if (is_loop(stmt, LOOP_SERIAL) || is_loop(stmt, LOOP_PIPELINED)) add_trips(&t, stmt);
+        if (decides(stmt, roles)) add_trips(&t, stmt);
     }
     *by_data |= t.by_data;
     return t.trips;
@@ -164,23 +181,31 @@ typedef struct Kept {
     const Stmt *grid;
     const Var *var;
     Subst *lets;
+    Map *loops;           // iterators; NULL: how far a region moves with one does not count
     Map *seen, *chosen;   // tensors; names in their indices
     Expr *bytes;          // per combination of the other names
 } Kept;
+
+// In groups of the source the loop over a dim may begin where the tile says, as at the diagonal: tiles read pieces of the same.
+static bool is_swept(const Kept *kept, const Expr *start) {
+    return kept->loops && expr_uses_any(start, kept->loops);
+}
 
 static void keep_region(Kept *kept, const Region *region) {
     Arena *a = kept->arena;
     const Stmt *grid = kept->grid;
     bool by_others = false;
     Expr *bytes = e_int(a, type_bytes(region->buf->type));
-    for (int d = 0; d < region->count; d++)
-        if (expr_uses_var(subst_expr(kept->lets, region->dims[d].start), kept->var)) return;
+    for (int d = 0; d < region->count; d++) {
+        const Expr *start = subst_expr(kept->lets, region->dims[d].start);
+        if (expr_uses_var(start, kept->var) && !is_swept(kept, start)) return;
+    }
     for (int d = 0; d < region->count; d++) {
         const Expr *start = subst_expr(kept->lets, region->dims[d].start);
         bool chosen = false;
         for (int i = 0; i < grid->grid.count; i++) {
             Var *var = grid->grid.iters[i].var;
-            if (!expr_uses_var(start, var)) continue;
+            if (!expr_uses_var(start, var) || is_swept(kept, start)) continue;
             chosen = true;
             map_put(kept->chosen, var, var);
         }
@@ -202,8 +227,15 @@ static void keep_regions(Kept *kept) {
     }
 }
 
+static void put_iters(Map *iters, const Stmt *loop) {
+    for (int i = 0; i < loop->loop.count; i++) map_put(iters, loop->loop.iters[i].var, loop->loop.iters[i].var);
+}
+
 Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter) {
     Kept kept = {.arena = arena, .grid = grid, .var = iter->var};
+    if (block_any(&grid->grid.body, is_group, NULL)) kept.loops = map_new(arena);
+    FOR_EACH_STMT (stmt, &grid->grid.body)
+        if (kept.loops && is_loop(stmt, LOOP_SERIAL) && !attr_get(stmt->attrs, ATTR_TILES)) put_iters(kept.loops, stmt);
     kept.lets = subst_new(arena), kept.seen = map_new(arena), kept.chosen = map_new(arena);
     keep_regions(&kept);
     for (int i = 0; kept.bytes && i < grid->grid.count; i++) {
@@ -237,6 +269,7 @@ Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how
     bool by_data = false, loops = how->kind == WS_NONE && claim->kind == CLAIM_STATIC;
     if (order->kind == ORDER_OPEN) *order = order_of(arena, kernel, loops, &by_data);
     schedule.deals = order_is_longest(*order) && !by_data;
+    if (claim->kind == CLAIM_OPEN && has_tile_loops(grid)) claim->kind = CLAIM_STATIC;
     if (claim->kind == CLAIM_DYNAMIC && !tile_counter(kernel)) claim->kind = CLAIM_ONE;
     if (claim->kind == CLAIM_OPEN &&
         (how->kind == WS_PINGPONG || (how->kind == WS_COOPERATIVE && cooperative_equal_tiles(arena, kernel))))

@@ -26,6 +26,7 @@
 #include "passes/grid/tile_scheduler.h"
 #include "passes/grid/hilbert.h"
 #include "passes/grid/l2_hints.h"
+#include "passes/grid/tile_loops.h"
 #include "passes/specialize/warp_specialize.h"
 
 Expr *bind_name(Scheduler *s, const char *name, Expr *value) {
@@ -221,6 +222,22 @@ static bool divide_tile(Scheduler *s) {
     return true;
 }
 
+// The loops that the source writes over the tiles of a CTA. False: it has one, or all of its statements are in the loop over them.
+static bool schedule_loops(Scheduler *s, Func *kernel, Expr *tiles) {
+    bool used = uses_tile_outside(s->grid);
+    if (used && grid_is_persistent(s->grid) && func_has_roles(kernel))
+        REMARK(s->context, s->grid->loc, T_GRID_HINT, "claim",
+               "a statement outside of the loops over tiles uses a name of the grid");
+    if (used || !grid_is_persistent(s->grid)) {
+        drop_tile_loops(s->grid);
+        return false;
+    }
+    Var *cta = var_new(s->arena, "cta", VAR_ITER, TYPE_I64, s->grid->loc);
+    set_iter(s, cta, expand_tile_loops(s, kernel, tiles, cta));
+    drop_schedule(s, true);
+    return true;
+}
+
 // Tiles of a grid without clusters, or whose cluster shares loads. False: the grid stays as it is.
 static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     Stmt *grid = s->grid;
@@ -238,6 +255,7 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
     s->snake = claim.snake;
+    if (has_tile_loops(grid) && schedule_loops(s, kernel, tiles)) return true;
     if (loops) make_persistent(s, kernel, tiles, claim.kind == CLAIM_DYNAMIC);
     else if (grid->grid.count > 1 || order_is_longest(s->order)) flatten(s, tiles);
     else return drop_schedule(s, kind == WS_NONE) || changed;

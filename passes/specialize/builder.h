@@ -17,6 +17,7 @@
 #pragma once
 #include "ir/build.h"
 #include "passes/analysis/util.h"
+#include "passes/grid/tile_claims.h"
 #include "passes/select/tma.h"
 #include "passes/specialize/async_mma.h"
 #include "passes/specialize/warp_specialize.h"
@@ -38,10 +39,9 @@ typedef struct RoleBuilder {
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
     Var *cta, *block;
     Expr *sections,
-        *section;   // LPT: number of sections, tiles per section; `waves` are then of one section
-    Expr *shift;    // a section begins this many CTAs after the one before
-    Buf *claimed,
-        *numbers;    // dynamic claims: the channel by which the role that claims a tile tells the others, its tile
+        *section;    // LPT: number of sections, tiles per section; `waves` are then of one section
+    Expr *shift;     // a section begins this many CTAs after the one before
+    Claims claims;   // of dynamic claims
     Var *quotient;   // the section of a tile, as its lets name it
     // ping-pong
     Block shared, fragments, work;   // statements of one tile, sorted

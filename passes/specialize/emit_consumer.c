@@ -164,7 +164,7 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     find_operands(m, &work);
     bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
     if (orders) insert_order_barriers(p->arena, &work);
-    if (!p->waves && !p->claimed) drop_last_arrivals(m, &work, map_new(p->arena));
+    if (!p->waves && !p->claims.channel) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;
     StmtMapper finish = {.arena = p->arena, .stmt = finish_consumes, .user = m};

@@ -1,8 +1,6 @@
 // The persistent loop of a cooperative kernel: the number of tiles of a CTA, and their order.
 #include "passes/specialize/emit_roles.h"
 
-enum { CLAIM_SLOTS = 2 };   // the role that claims is up to so many tiles ahead
-
 // ---- whether CTAs are persistent ----
 
 // Every loop of loads has the same number of steps in all tiles.
@@ -50,18 +48,6 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     *body = kept;
 }
 
-// The numbers of tiles that one role claims and the others take.
-static void declare_claims(RoleBuilder *p, Block *out) {
-    const int64_t slots = CLAIM_SLOTS;
-    p->claimed = buf_new_const(p->arena, "claimed", SCOPE_SHARED, TYPE_CHANNEL, 1, &slots, p->loc);
-    p->numbers = buf_new_const(p->arena, "claimed", SCOPE_SHARED, TYPE_I32, 1, &slots, p->loc);
-    p->claimed->mode = p->numbers->mode = MODE_INOUT;
-    p->numbers->channel = p->claimed;
-    p->numbers->stage_dims = 1;
-    block_push(p->arena, out, s_decl(p->arena, p->claimed));
-    block_push(p->arena, out, s_decl(p->arena, p->numbers));
-}
-
 void make_tiles(RoleBuilder *p, ClaimKind claim, const Block *hoisted, Block *out) {
     Arena *a = p->arena;
     Expr *one = integer(p, 1), *most = integer(p, p->context->target->max_grid);
@@ -69,7 +55,10 @@ void make_tiles(RoleBuilder *p, ClaimKind claim, const Block *hoisted, Block *ou
     push_range(p, p->tiles, one, most, out);
     if (claim == CLAIM_OPEN || claim == CLAIM_ONE) return;
     p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
-    if (claim == CLAIM_DYNAMIC) return declare_claims(p, out);
+    if (claim == CLAIM_DYNAMIC) {
+        p->claims = declare_claims(a, p->loc, out);
+        return;
+    }
     Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
     if (hoisted) {
         block_append(a, out, hoisted);
@@ -129,25 +118,11 @@ static Block *push_claimed_tiles(Maker *m, Block *body) {
     return &loop->while_.body;
 }
 
-static Expr *push_slot(RoleBuilder *p, OpId op, Block *out) {
-    Arg channel = arg_region(region_whole(p->arena, p->claimed));
-    Var *slot = var_new(p->arena, "slot", VAR_LET, TYPE_SLOT, p->loc);
-    block_push(p->arena, out, s_let(p->arena, slot, e_call(p->arena, op, 1, &channel)));
-    return e_var(p->arena, slot);
-}
-
 void push_next_tile(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
-    Arena *a = p->arena;
-    if (!p->claimed) return;
-    if (m->claims) {
-        Expr *next = bind(p, "next", next_claim(a, tile_counter(p->kernel), p->tiles, p->ctas), body);
-        block_push(a, body, s_assign(a, m->number, next));
-    }
-    Expr *slot = push_slot(p, m->claims ? OP_ACQUIRE : OP_RECEIVE, body);
-    if (m->claims) block_push(a, body, s_store(a, p->numbers, 1, &slot, e_cast(a, TYPE_I32, e_var(a, m->number))));
-    else block_push(a, body, s_assign(a, m->number, e_cast(a, TYPE_I64, e_load(a, p->numbers, 1, &slot))));
-    BLOCK_CALL(a, body, p->loc, m->claims ? OP_COMMIT : OP_RELEASE, arg_value(slot));
+    if (!p->claims.channel) return;
+    Expr *next = m->claims ? next_claim(p->arena, tile_counter(p->kernel), p->tiles, p->ctas) : NULL;
+    push_claim(p->arena, &p->claims, next, m->number, p->loc, body);
 }
 
 Block *push_tiles(Maker *m, Stmt *role) {
@@ -156,7 +131,7 @@ Block *push_tiles(Maker *m, Stmt *role) {
     Block *body = &role->role.body;
     m->subst = subst_new(p->arena);
     if (p->sections) return push_sections(m, body);
-    if (p->claimed) return push_claimed_tiles(m, body);
+    if (p->claims.channel) return push_claimed_tiles(m, body);
     if (p->waves) body = &push_tile_loop(p, "wave", p->waves, &wave, body)->loop.body;
     Expr *number = e_var(p->arena, p->cta);
     if (p->waves) number = e_add(p->arena, number, e_mul(p->arena, wave, p->ctas));

@@ -154,12 +154,12 @@ static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, co
     return true;
 }
 
-// CTAs of a cluster that reach each other are neighbours (cluster_grid.c); roles of the source stand in no loop over tiles.
+// CTAs of a cluster that reach each other are neighbours (cluster_grid.c); roles of the source stand in no loop over tiles but their own.
 static bool write_schedule(PassContext *context, const Func *kernel, Stmt *grid, const Specialization *how) {
     if (func_cluster(kernel) > 1 || attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
     Arena *arena = context->arena;
     Schedule schedule = schedule_of(arena, kernel, how);
-    if (func_has_roles(kernel) && schedule.claim.kind == CLAIM_STATIC) {
+    if (func_has_roles(kernel) && !has_tile_loops(grid) && schedule.claim.kind == CLAIM_STATIC) {
         REMARK(context, grid->loc, T_GRID_HINT, "persistent", "the roles have loops of their own");
         schedule.claim = (TileClaim){0};
     }

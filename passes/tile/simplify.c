@@ -237,6 +237,7 @@ static void simplify_if(Simplifier *s, Stmt *stmt, Block *out) {
 // counts them.
 static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     if (loop->loop.kind == LOOP_PARALLEL || block_breaks(&loop->loop.body)) return false;
+    if (attr_get(loop->attrs, ATTR_TILES)) return false;   // it has as many iterations as tile-scheduler gives it
     Subst *subst = subst_new(s->arena);
     int kept = 0, count = loop->loop.count;
     for (int i = 0; i < count; i++) {
