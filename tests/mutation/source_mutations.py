@@ -2,7 +2,7 @@
 """Wrong programs must fail their tests: for each example, small mistakes that a person or a pass could make (an output that
 is zero, the last key dropped, a k step skipped...), one at a time. `tilec test` has to answer 1 for each.
 
-    source_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE] [--sample COUNT]     exit 0: all were caught
+    source_mutations.py TILEC EXAMPLES [-j JOBS] [--only EXAMPLE] [--sample COUNT | --texts]     exit 0: all were caught
 """
 import argparse
 import concurrent.futures
@@ -25,8 +25,15 @@ MUTATIONS = [
     ("attention", "output is zero", "copy(o, O[b, h, m * BM, 0]);", "fill(o, 0); copy(o, O[b, h, m * BM, 0]);"),
     ("attention", "last key dropped", "n * BN + j >= T ||", "n * BN + j >= T - 1 ||"),
     ("attention", "last block of keys skipped", "n in ceildiv(last, BN)", "n in ceildiv(last, BN) - 1"),
-    ("attention", "output not rescaled", "o[i, d] *= alpha[i];", "o[i, d] *= 1;"),
+    ("attention", "output not rescaled", "o[i, j] *= alpha[i];", "o[i, j] *= 1;"),
+    ("attention", "sum not rescaled", "sum[i] *= alpha[i];", "sum[i] *= 1;"),
     ("attention", "diagonal masked", "n * BN + j > m * BM + i", "n * BN + j >= m * BM + i"),
+    ("attention", "last key of a piece dropped", "key + j >= T ||", "key + j >= T - 1 ||"),
+    ("attention", "diagonal of packed rows masked", "key + j > packed_query(m * BM + i)", "key + j >= packed_query(m * BM + i)"),
+    ("attention", "last block of a piece skipped", "n in to - from,", "n in to - from - 1,"),
+    ("attention", "heads of the first group", "return g * GROUP + r % GROUP;", "return r % GROUP;"),
+    ("attention", "piece not weighed", "w[q] = exp2(w[q] - top[0]);", "w[q] = 1;"),
+    ("attention", "pieces beyond the first 16 dropped", "t in ceildiv(P, 16)", "t in min(ceildiv(P, 16), 1)"),
     ("attention_backward", "keys of the next query", "|| (CAUSAL && n * BN + i > m * BM + j)) s[i, j] = -inf;",
      "|| (CAUSAL && n * BN + i > m * BM + j + 1)) s[i, j] = -inf;"),
     ("attention_backward", "delta dropped", "(g[i, j] - deltas[j]);", "g[i, j];"),
@@ -281,8 +288,6 @@ def run(tilec, examples, folder, index):
     """None when the mutation was caught, else what happened."""
     example, what, old, new = MUTATIONS[index]
     text = (examples / f"{example}.tile").read_text()
-    if text.count(old) != 1:
-        return f"{example}: {what}: the text `{old}` occurs {text.count(old)} times"
     path = folder / f"{index}-{example}.tile"
     path.write_text(text.replace(old, new))
     target = ["--target=sm_90a"] if example in FOR_HOPPER else []
@@ -294,6 +299,13 @@ def run(tilec, examples, folder, index):
 def without_mutation(examples):
     names = {path.stem for path in examples.glob("*.tile")}
     return [f"{name}: there is no mutation of it" for name in sorted(names - {row[0] for row in MUTATIONS})]
+
+
+def other_texts(examples):
+    texts = {path.stem: path.read_text() for path in examples.glob("*.tile")}
+    for example, what, old, _ in MUTATIONS:
+        if (count := texts[example].count(old)) != 1:
+            yield f"{example}: {what}: the text `{old}` occurs {count} times"
 
 
 def sample(count, seed):
@@ -312,16 +324,20 @@ def main():
     arguments.add_argument("-j", type=int, default=2, metavar="JOBS")
     arguments.add_argument("--only", metavar="EXAMPLE")
     arguments.add_argument("--sample", type=int, metavar="COUNT", help="so many of each example, by the seed in TILEC_TEST_SEED")
+    arguments.add_argument("--texts", action="store_true", help="try none: each example has a mutation, and each text occurs in it")
     options = arguments.parse_args()
 
+    gone = without_mutation(options.examples) + list(other_texts(options.examples))
+    if options.texts or gone:
+        print("\n".join(gone))
+        return 1 if gone else 0
     chosen = sample(options.sample, os.environ.get("TILEC_TEST_SEED", "1")) if options.sample else range(len(MUTATIONS))
     chosen = [i for i in chosen if options.only in (None, MUTATIONS[i][0])]
-    survivors = without_mutation(options.examples)
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         for path in options.examples.glob("*.tile"):   # for imports
             (pathlib.Path(folder) / path.name).symlink_to(path.resolve())
         results = pool.map(lambda i: run(options.tilec, options.examples, pathlib.Path(folder), i), chosen)
-        survivors += [result for result in results if result]
+        survivors = [result for result in results if result]
     print("\n".join(survivors))
     print(f"{len(chosen)} mutations, {len(survivors)} not caught")
     return 1 if survivors or not chosen else 0
