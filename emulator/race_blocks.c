@@ -239,11 +239,21 @@ void races_meet(Cta *cta) {
         learn_all(machine, &block_known(machine, cta->members[rank].index)->known, &all, WHOLE, 0);
 }
 
+// What follows a load with an order follows the write that it saw, whether that was a release or not (the PTX manual's causality order).
+static bool follows_a_load_of(const Machine *machine, const Party *party, const GlobalCell *cell,
+                              const BlockTouch *before) {
+    const BlockTouch *seen = &cell->seen;
+    if (before != &cell->write || !seen->block) return false;
+    if (seen->block != party->block + 1) return party_knows(machine, party, seen->block - 1, &seen->when);
+    return !party->knows || party->self == seen->when.thread || party->knows[seen->when.thread] >= seen->when.epoch;
+}
+
 static void check_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, int64_t element,
                          const BlockTouch *now, const BlockTouch *before) {
     Machine *machine = agent->cta->machine;
     if (!before->block || before->block == now->block || !touches_conflict(now->touch, before->touch)) return;
     if (party_knows(machine, party, before->block - 1, &before->when)) return;
+    if (follows_a_load_of(machine, party, &mem->cells[element], before)) return;
     const char *who = arena_printf(machine->arena, "CTA %lld", (long long)before->block - 1);
     emu_report_pair(machine, now->pc, before->pc, T_EMU_CTA_RACE, element_text(machine->arena, mem, element),
                     thread_text(agent, lane), touch_text(now->touch), who, touch_text(before->touch));
@@ -266,6 +276,8 @@ void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, in
     BlockTouch now = {party->block + 1, moment_of(agent->cta->machine, party), pc, touch};
     check_blocks(agent, lane, party, mem, element, &now, &cell->write);
     if (touch == TOUCH_READ || touch == TOUCH_ATOMIC_READ) {
+        bool sees = touch == TOUCH_ATOMIC_READ && touch_is_atomic(cell->write.touch);
+        if (sees && cell->write.block && cell->write.block != now.block) cell->seen = now;
         remember_read(cell, &now);
         return;
     }
@@ -275,4 +287,5 @@ void touch_blocks(Agent *agent, int lane, const Party *party, const Mem *mem, in
     // The plain write of a CTA conflicts with more than its atomics after it.
     if (touch == TOUCH_ATOMIC && cell->write.block == now.block && cell->write.touch == TOUCH_WRITE) return;
     cell->write = now;
+    cell->seen = (BlockTouch){0};
 }

@@ -68,6 +68,7 @@ typedef struct BlockTouch {
 
 struct GlobalCell {                   // across CTAs
     BlockTouch write, read, read_2;   // the last writer, and two different readers
+    BlockTouch seen;                  // the last load with an order of what another CTA wrote with one
     int64_t owner;                    // the CTA that the thread cell speaks of
 };
 

@@ -367,6 +367,34 @@ static void release_and_acquire_order_blocks(void **state) {
     expect_report(*state, without(*state, flags, "store(", "release", "relaxed"), "T0740");
 }
 
+// CTA 1 tells CTA 0, which clears the flag.
+static const char cleared[] = "kernel k(flag: inout i32[1], y: inout i32[1]) {\n"
+                              "    grid (b in 3) threads 64 {\n"
+                              "        thread (t in 64) {\n"
+                              "            if (b == 1 && t == 0) { fence(device); atomic_add(flag[0], 1); }\n"
+                              "            if (b == 0) {\n"
+                              "                if (t == 0) while (load(flag[0], acquire, device) == 0) { }\n"
+                              "                barrier();\n"
+                              "                if (t == 63) flag[0] = 0;\n"
+                              "            }\n"
+                              "            if (b == 2 && t == 0) y[0] = 1;\n"
+                              "        }\n"
+                              "    }\n"
+                              "}\n"
+                              "reference k { flag[0] = 0; y[0] = 1; }\n"
+                              "test k () { flag[0] = 0; y[0] = 0; } tolerance 0;\n";
+
+static void what_follows_a_load_follows_the_write_that_it_saw(void **state) {
+    Arena *a = *state;
+    const char *update = "fence(device); atomic_add(flag[0], 1);";
+    expect_pass(a, cleared);
+    expect_pass(a, without(a, cleared, "b == 1", update, "store(flag[0], 1, release, device);"));
+    expect_pass(a, without(a, cleared, "b == 1", update, "store(flag[0], 1, relaxed, device);"));
+    expect_report(a, without(a, cleared, "in 64", "barrier();", ""), "T0740");
+    expect_report(a, without(a, cleared, "b == 1", update, "flag[0] = 1;"), "T0740");
+    expect_report(a, without(a, cleared, "b == 2", "y[0] = 1;", "{ y[0] = 1; flag[0] = 0; }"), "T0740");
+}
+
 static const char handshake[] = "kernel k(x: f32[4, 32], y: out f32[4, 32]) {\n"
                                 "    grid (b in 1) threads 64 {\n"
                                 "        shared s: f32[32], full: mbarrier[1], empty: mbarrier[1];\n"
@@ -644,6 +672,7 @@ int main(void) {
         IN_ARENA(blocks_race_too),
         IN_ARENA(loads_with_an_order_go_with_reads_and_atomics),
         IN_ARENA(release_and_acquire_order_blocks),
+        IN_ARENA(what_follows_a_load_follows_the_write_that_it_saw),
         IN_ARENA(mbarriers_hand_over),
         IN_ARENA(named_barriers_count),
         IN_ARENA(roles_run_side_by_side),
