@@ -168,7 +168,7 @@ CASES = [
     # Few queries: four CTAs at most, each with the keys of a piece. Heads of a group: rows that threads gather.
     *(Case("attention", ["D=64", "BN=64", "PIECE=16", f"GROUP={group}"], [
         f"test attention (B = 1, H = {h * group}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
-           target=target, kernel="attention_pieces__D_64")
+           target=target, kernel="attention_pieces")
       for target in ("sm_80", "sm_90a")
       for group, shapes in ((1, ((1, 64, 64), (1, 40, 200), (1, 128, 300), (2, 3, 1200))),
                             (2, ((1, 32, 50), (1, 64, 200), (2, 3, 1200), (9, 20, 300))))),
@@ -291,7 +291,7 @@ CASES = [
          first="cumulative_rows__C_32768"),
     Case("layer_norm_backward", ["N=200", "THREADS=128"],
          [f"test layer_norm_backward (M = {m}, N = 200) tolerance 1e-2;" for m in (3, 100)], target="sm_90a",
-         first="layer_norm_backward_rows__N_200"),
+         first="layer_norm_backward_rows"),
     Case("softmax", ["N=1000"], ["test softmax (M = 2, N = 1000) tolerance 1e-2;"], kernel="softmax_rows__C_1000"),
     Case("add_rmsnorm_quantize", ["N=1024", "LIMIT=448", "Q=e4m3"], [
         f"test add_rmsnorm_quantize (M = {m}, N = 1024, LIMIT = 448, eps = 1e-6) tolerance 0.1;" for m in (1, 5)]),
@@ -306,7 +306,7 @@ CASES = [
         f"test histogram (N = {n}, B = 256) {{ for (i in N) x[i] = i * 7 % 256; for (i in B) count[i] = 0; }} tolerance 0;" for n in (5, 10001)]),
     Case("layer_norm", ["N=4096"], ["test layer_norm (M = 3, N = 4096, eps = 1e-5) tolerance 1e-2;"], kernel="layer_norm_rows__C_4096"),
     Case("layer_norm_backward", ["N=300", "LONG=256"], ["test layer_norm_backward (M = 7, N = 300) tolerance 1e-2;"],
-         kernel="layer_norm_backward_rows__N_300"),
+         kernel="layer_norm_backward_rows"),
     Case("sum", ["N=2000"], ["test sum_rows (M = 3, N = 2000) tolerance 1e-4;"], kernel="sum_rows"),
     Case("sum", ["N=20000", "LONG=8192"], ["test sum_rows (M = 2, N = 20000) tolerance 1e-4;"], first="sum_rows"),
     Case("sum", ["N=1", "PARTIALS=5"], ["test sum (N = 100003) tolerance 1e-3;"], kernel="partial_sums"),
@@ -386,7 +386,7 @@ CASES = [
             + ", ".join(f"{name} = {value}" for name, value in LATENT.items()) + ") {\n"
             + "".join(f"    length[{b}] = {keys};\n" for b, keys in enumerate(lengths))
             + "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
-           target="sm_90a", first=f"{kernel}__" + "__".join(f"{name}_{value}" for name, value in (LATENT | merge).items()))
+           target="sm_90a", first="__".join([kernel] + [f"{name}_{value}" for name, value in (LATENT | merge if merge else {}).items()]))
       for kernel, merge, heads, consts, shapes in (
           ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250])),
           ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [300, 200, 300, 20], [250, 250])),
@@ -469,7 +469,7 @@ def keep_variant(text, variants, kept=None, own=""):
     for match in PROGRAM.finditer(text):
         programs[match.start() in gone].append(match)
     idle = launches(text, programs[True]) - launches(text, programs[False])
-    dropped = [match for match in KERNEL.finditer(text) if match["name"] in idle and match.start() not in gone]
+    dropped = [match for pattern in (KERNEL, REFERENCE) for match in pattern.finditer(text) if match["name"] in idle and match.start() not in gone]
     for match in sorted([*variants, *dropped], key=lambda match: -match.start()):
         text = text[:match.start()] + (own if match is kept else "") + text[match.end():]
     return text
