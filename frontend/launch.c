@@ -1,7 +1,7 @@
 // Calls of kernels in a program: which argument is which parameter, and the kernel that these arguments ask for.
 //
 // A kernel with compile-time names is made for each call's values: given by name, or read off the arguments (a constant
-// extent, an element type), or -D. It gets a name of its own, such as scale__D_64.
+// extent, an element type), or -D. It gets a name of its own, such as scale__D_64, but where -D gives all of them.
 #include "frontend/sema.h"
 #include "ir/query.h"
 #include <string.h>
@@ -104,12 +104,25 @@ static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Nod
     return false;
 }
 
+// Whether -D gives a name the value that the call does.
+static bool is_defined_so(Sema *s, const Node *kernel, const Node *cparam, const Choice *choice) {
+    const Define *define = define_of_own(s, kernel->text, cparam->text);
+    if (!define) return false;
+    Choice own = {.type = TYPE_NONE, .value = value_poison(cparam->span)};
+    own.value = define_value(s, define, cparam->span, &own.type);
+    return own.type == choice->type && values_equal(own.value, choice->value);
+}
+
+// Of the values of the call, and none where -D gives all of them, so that the kernel that is built for itself is called.
 static const char *callee_name(Sema *s, const Node *call, const Node *kernel, ChoiceVec *choices) {
+    bool defined = true;
     for (int i = 0; i < kernel->kids[0]->count; i++) {
         Choice choice;
         if (!call_choice(s, call, kernel, kernel->kids[0]->kids[i], &choice)) return NULL;
+        defined &= is_defined_so(s, kernel, kernel->kids[0]->kids[i], &choice);
         vec_push(s->arena, choices, choice);
     }
+    if (defined) *choices = (ChoiceVec){0};
     return choices->count ? mangled(s, kernel->text, choices, false) : kernel->text;
 }
 
