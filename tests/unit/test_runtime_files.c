@@ -217,6 +217,61 @@ static void test_container(void **state) {
     assert_memory_equal(packed + sizeof(Elf64_Ehdr), elf + sizeof(Elf64_Ehdr), size - sizeof(Elf64_Ehdr));
 }
 
+// The PTX text of a cubin with line tables is left out; sections, segments and tables behind it are found where they moved to.
+static void test_container_leaves_out_ptx(void **state) {
+    enum {
+        TEXT = 1000,
+        CODE = 256,
+        TEXT_AT = 100,
+        CODE_AT = 1152,
+        PROGRAM_AT = CODE_AT + CODE,
+        NAMES_AT = PROGRAM_AT + 56,
+        TABLE_AT = 1520
+    };
+    static const char names[] = "\0.shstrtab\0.nv_debug_ptx_txt\0.text.k";
+    Arena *arena = *state;
+    uint8_t elf[TABLE_AT + 4 * sizeof(Elf64_Shdr)] = {0};
+    Elf64_Ehdr header = {.e_shoff = TABLE_AT,
+                         .e_shentsize = sizeof(Elf64_Shdr),
+                         .e_shnum = 4,
+                         .e_shstrndx = 1,
+                         .e_phoff = PROGRAM_AT,
+                         .e_phentsize = sizeof(Elf64_Phdr),
+                         .e_phnum = 1};
+    memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = ELFCLASS64;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+    Elf64_Shdr table[4] = {
+        {0},
+        {.sh_name = 1, .sh_type = SHT_STRTAB, .sh_offset = NAMES_AT, .sh_size = sizeof names},
+        {.sh_name = 11, .sh_type = SHT_PROGBITS, .sh_offset = TEXT_AT, .sh_size = TEXT},
+        {.sh_name = 29, .sh_type = SHT_PROGBITS, .sh_offset = CODE_AT, .sh_size = CODE, .sh_addralign = 128}};
+    Elf64_Phdr program = {.p_type = PT_LOAD, .p_offset = CODE_AT, .p_filesz = CODE};
+    memcpy(elf, &header, sizeof header);
+    memset(elf + TEXT_AT, 'p', TEXT);
+    for (int i = 0; i < CODE; i++) elf[CODE_AT + i] = (uint8_t)i;
+    memcpy(elf + PROGRAM_AT, &program, sizeof program);
+    memcpy(elf + NAMES_AT, names, sizeof names);
+    memcpy(elf + TABLE_AT, table, sizeof table);
+
+    size_t packed_size, length;
+    const char *why = NULL;
+    const uint8_t *packed = container_pack(arena, elf, sizeof elf, "{plan}", 6, &packed_size, &why);
+    assert_non_null(packed);
+    assert_true(packed_size < sizeof elf - TEXT + 128 + 1024);
+    assert_memory_equal(container_plan(packed, packed_size, &length, &why), "{plan}", 6);
+    Elf64_Shdr text, code;
+    memcpy(&header, packed, sizeof header);
+    memcpy(&text, packed + header.e_shoff + 2 * sizeof text, sizeof text);
+    memcpy(&code, packed + header.e_shoff + 3 * sizeof code, sizeof code);
+    memcpy(&program, packed + header.e_phoff, sizeof program);
+    assert_int_equal(text.sh_size, 0);
+    assert_int_equal(code.sh_offset, CODE_AT - TEXT / 128 * 128);
+    assert_int_equal(program.p_offset, code.sh_offset);
+    assert_int_equal(program.p_filesz, CODE);
+    assert_memory_equal(packed + code.sh_offset, elf + CODE_AT, CODE);
+}
+
 static void test_container_refuses(void **state) {
     Arena *arena = *state;
     uint8_t elf[512] = {0};
@@ -240,11 +295,17 @@ static void test_container_refuses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_json),        IN_ARENA(test_json_refuses),
-        IN_ARENA(test_json_quote),  IN_ARENA(test_files),
-        IN_ARENA(test_paths),       IN_ARENA(test_npy_round_trip),
-        IN_ARENA(test_npy_refuses), IN_ARENA(test_npy_converts),
-        IN_ARENA(test_container),   IN_ARENA(test_container_refuses),
+        IN_ARENA(test_json),
+        IN_ARENA(test_json_refuses),
+        IN_ARENA(test_json_quote),
+        IN_ARENA(test_files),
+        IN_ARENA(test_paths),
+        IN_ARENA(test_npy_round_trip),
+        IN_ARENA(test_npy_refuses),
+        IN_ARENA(test_npy_converts),
+        IN_ARENA(test_container),
+        IN_ARENA(test_container_refuses),
+        IN_ARENA(test_container_leaves_out_ptx),
     };
     return run(tests);
 }
