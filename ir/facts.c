@@ -40,6 +40,8 @@ struct Facts {
     Map *heads;                       // Var -> 1 + index of its latest fact
     int latest[FACT_CONDITION + 1];   // by kind; -1
     Map *carried;                     // Var -> Range of all its values; NULL: not asked for
+    Map *known;                       // Expr -> KnownRange
+    int64_t changes;                  // of the facts so far
 };
 
 // ---- the stack ----
@@ -53,6 +55,7 @@ static void set_var_head(Facts *facts, const Var *var, int index) {
 }
 
 static void push_fact(Facts *facts, Fact fact) {
+    facts->changes++;
     if (fact.kind == FACT_VAR) {
         fact.previous = var_head(facts, fact.var);
         set_var_head(facts, fact.var, facts->facts.count);
@@ -74,6 +77,7 @@ int facts_mark(const Facts *facts) {
 void facts_release(Facts *facts, int mark) {
     while (facts->facts.count > mark) {
         const Fact *fact = &facts->facts.items[--facts->facts.count];
+        facts->changes++;
         if (fact->kind == FACT_VAR) set_var_head(facts, fact->var, fact->previous);
         else facts->latest[fact->kind] = fact->previous;
     }
@@ -102,6 +106,24 @@ const Expr *facts_binding(const Facts *facts, const Var *var) {
 
 Range facts_range(const Facts *facts, const Var *var) {
     return var_fact(facts, var).range;
+}
+
+// ---- ranges that are known already ----
+typedef struct KnownRange {
+    Range range;
+    int64_t changes;   // of the facts, when it was found
+} KnownRange;
+
+bool facts_known_range(const Facts *facts, const Expr *e, Range *range) {
+    const KnownRange *known = facts ? map_get(facts->known, e) : NULL;
+    if (!known || known->changes != facts->changes) return false;
+    *range = known->range;
+    return true;
+}
+
+void facts_keep_range(const Facts *facts, const Expr *e, Range range) {
+    KnownRange known = {range, facts ? facts->changes : 0};
+    if (facts) map_put(facts->known, e, arena_copy(facts->arena, &known, sizeof known));
 }
 
 int64_t facts_multiple(const Facts *facts, const Var *var) {
@@ -475,6 +497,7 @@ Facts *facts_new(Arena *arena, const Func *func) {
     Facts *facts = NEW(arena, Facts);
     facts->arena = arena;
     facts->heads = map_new(arena);
+    facts->known = map_new(arena);
     for (int kind = 0; kind <= FACT_CONDITION; kind++) facts->latest[kind] = -1;
     if (!func) return facts;
     if (func->when) facts_assume(facts, func->when, true);

@@ -60,4 +60,6 @@ int64_t multiple_product(int64_t a, int64_t b);                            // of
 const Expr *facts_binding(const Facts *facts, const Var *var);   // a let's value; NULL
 Range facts_range(const Facts *facts, const Var *var);
 int64_t facts_multiple(const Facts *facts, const Var *var);
+bool facts_known_range(const Facts *facts, const Expr *e, Range *range);   // what facts_keep_range said, while it holds
+void facts_keep_range(const Facts *facts, const Expr *e, Range range);
 bool facts_multiple_known(const Facts *facts, const LinearSum *sum, int64_t divisor);   // by an assumption

@@ -161,7 +161,7 @@ static Range range_of_bits(BinaryOp op, Type type, Range a, Range b) {
     return (Range){low, high};
 }
 
-static Range range_of_binary(const Facts *facts, const Expr *e) {
+static Range find_range_of_binary(const Facts *facts, const Expr *e) {
     Range a = range_of(facts, e->binary.a), b = range_of(facts, e->binary.b);
     switch (e->binary.op) {
     case BIN_MUL: return clip(e->type, product_range(a, b));
@@ -175,6 +175,15 @@ static Range range_of_binary(const Facts *facts, const Expr *e) {
         return (Range){a.low >> b.low, a.high >> b.low};
     default: return type_range(e->type);
     }
+}
+
+// Chains are long, and each operation asks for the range of all before it.
+static Range range_of_binary(const Facts *facts, const Expr *e) {
+    Range range;
+    if (facts_known_range(facts, e, &range)) return range;
+    range = find_range_of_binary(facts, e);
+    facts_keep_range(facts, e, range);
+    return range;
 }
 
 static Range range_of_call(const Facts *facts, const Expr *e) {

@@ -571,7 +571,8 @@ static Expr *simplify_node(Mapper *mapper, Expr *e) {
     const Simplifier *s = mapper->user;
     Expr *simpler = e;
     if (e->kind == EXPR_INT || e->kind == EXPR_FLOAT || (s->effects && has_effect(e))) return e;
-    if (type_is_int(e->type) || e->type == TYPE_BOOL) {
+    bool one_value = type_is_int(e->type) || e->type == TYPE_BOOL;
+    if (one_value && !is_binary(e, BIN_XOR)) {   // whose operands had one, too
         Range range = range_of(s->facts, e);
         if (range.low == range.high) return e_int_of(s->arena, e->type, range.low);
     }

@@ -1,6 +1,7 @@
 // Facts and simplification: the expected forms, and thousands of random expressions that must keep their value.
 #include "ir/build.h"
 #include "ir/facts.h"
+#include "ir/linear.h"
 #include "ir/rewrite.h"
 #include "support/strbuf.h"
 #include "tests/unit/unit.h"
@@ -172,6 +173,23 @@ static void xors_fold(void **state) {
     expect_form(&b, X(A(V(j), N(16)), R(V(t), N(32))), "j ^ t % 32 ^ 16");
     expect_form(&b, X(X(V(i), N(5)), N(6)), "i ^ 3");
     expect_form(&b, X(N(5), V(i)), "i ^ 5");
+}
+
+// Each operation of a chain asks for the range of all before it: it is found once, and again after a new fact.
+static void ranges_are_kept(void **state) {
+    Arena *arena = *state;
+    Bench b = bench(arena);
+    Range range;
+    Expr *inner = e_binary(arena, BIN_AND, V(x), V(any)), *outer = e_xor(arena, inner, V(j));
+    assert_false(facts_known_range(b.facts, inner, &range));
+    assert_int_equal(range_of(b.facts, outer).high, range_of(b.facts, outer).high);
+    assert_true(facts_known_range(b.facts, inner, &range) && range.high == range_of(b.facts, inner).high);
+    int mark = facts_mark(b.facts);
+    facts_assume(b.facts, e_both(arena, e_ge(arena, V(any), N(0)), LT(V(any), N(32))), true);
+    assert_false(facts_known_range(b.facts, inner, &range));
+    assert_int_equal(range_of(b.facts, outer).high, 31);
+    facts_release(b.facts, mark);
+    assert_true(range_of(b.facts, outer).high > 31);
 }
 
 static void conditions_fold(void **state) {
@@ -632,6 +650,7 @@ int main(void) {
         IN_ARENA(quotients_and_remainders),
         IN_ARENA(sums_collect),
         IN_ARENA(xors_fold),
+        IN_ARENA(ranges_are_kept),
         IN_ARENA(conditions_fold),
         IN_ARENA(assumptions_prove),
         IN_ARENA(bindings_and_ranges),
