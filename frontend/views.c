@@ -276,11 +276,57 @@ static Expr *size_of(Sema *s, Expr *const *extents, int count) {
     return size;
 }
 
-static bool sizes_agree(Sema *s, Expr *const *a, int count_a, Expr *const *b, int count_b) {
-    Product x = product_of(s, a, count_a), y = product_of(s, b, count_b);
+// ---- products that an assumption makes equal ----
+//
+//     assume(W == H * 72)      [M, W] has as many elements as [M, H, 72]
+enum { MOST_EXCHANGES = 4 };
+
+static bool exchange_one(Sema *s, const Expr *condition, Product *x, Product *y, int left);
+
+// Puts `by` in the place of `what` in the product.
+static bool exchange(Product *product, const Product *what, const Product *by) {
+    Product rest = *product;
+    if (what->constant == 0 || rest.constant % what->constant) return false;
+    for (int i = 0; i < what->count; i++) {
+        int k = find_factor(&rest, what->factors[i]);
+        if (k == rest.count) return false;
+        drop_factor(&rest, k);
+    }
+    if (rest.count + by->count > COUNT_OF(rest.factors)) return false;
+    if (__builtin_mul_overflow(rest.constant / what->constant, by->constant, &rest.constant)) return false;
+    for (int i = 0; i < by->count; i++) rest.factors[rest.count++] = by->factors[i];
+    *product = rest;
+    return true;
+}
+
+static bool products_agree(Sema *s, Product x, Product y, int left) {
     cancel_common(&x, &y);
     if (x.count + y.count == 0) return x.constant == y.constant;
-    if (!s->func) return false;
+    for (int i = 0; left && s->func && i < s->func->body.count; i++) {
+        const Stmt *stmt = s->func->body.items[i];
+        if (stmt->kind == STMT_ASSUME && exchange_one(s, stmt->assume, &x, &y, left)) return true;
+    }
+    return left && s->func && s->func->when && exchange_one(s, s->func->when, &x, &y, left);
+}
+
+static bool exchange_one(Sema *s, const Expr *condition, Product *x, Product *y, int left) {
+    if (is_binary(condition, BIN_LOGICAL_AND))
+        return exchange_one(s, condition->binary.a, x, y, left) || exchange_one(s, condition->binary.b, x, y, left);
+    if (!is_binary(condition, BIN_EQ) || !type_is_int(condition->binary.a->type)) return false;
+    Product sides[] = {product_of(s, &condition->binary.a, 1), product_of(s, &condition->binary.b, 1)};
+    for (int from = 0; from < 2; from++) {
+        Product a = *x, b = *y;
+        if (exchange(&a, &sides[from], &sides[!from]) && products_agree(s, a, *y, left - 1)) return true;
+        if (exchange(&b, &sides[from], &sides[!from]) && products_agree(s, *x, b, left - 1)) return true;
+    }
+    return false;
+}
+
+static bool sizes_agree(Sema *s, Expr *const *a, int count_a, Expr *const *b, int count_b) {
+    Product x = product_of(s, a, count_a), y = product_of(s, b, count_b);
+    if (products_agree(s, x, y, MOST_EXCHANGES)) return true;
+    cancel_common(&x, &y);
+    if (x.count + y.count == 0 || !s->func) return false;
     const Facts *facts = facts_new(s->arena, s->func);
     return prove(facts, e_eq(s->arena, expr_of(s, &x), expr_of(s, &y))) ||
            prove(facts, e_eq(s->arena, size_of(s, a, count_a), size_of(s, b, count_b)));
