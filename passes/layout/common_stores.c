@@ -4,6 +4,9 @@
 //     parallel (i in 32, j in 4) if (j == k) r[i] = x[i, j];
 //     =>    parallel (i in 32) { { if (0 == k) r[i] = x[i, 0]; } { if (1 == k) r[i] = x[i, 1]; } .. }
 //
+//     parallel (i in 32, j in 64) if (j == 5) r[i] = v[i, j];      the condition leaves one iteration of j
+//     =>    parallel (i in 32) { r[i] = v[i, 5]; }
+//
 // It is done where the copies cost no more than a way through shared memory, by the costs of the target; else layout
 // inference reports what it cannot keep in one thread.
 #include "ir/build.h"
@@ -63,10 +66,68 @@ static void repeat_body(Arena *arena, Stmt *loop, Iter *iter) {
     iter->end = e_int_of(arena, iter->var->type, begin + step);
 }
 
+// ---- iterators that a condition leaves one value ----
+
+// What a conjunction says the iterator is; NULL: nothing.
+static Expr *value_of(Expr *condition, const Var *var) {
+    if (is_binary(condition, BIN_LOGICAL_AND)) {
+        Expr *value = value_of(condition->binary.a, var);
+        return value ? value : value_of(condition->binary.b, var);
+    }
+    if (!is_binary(condition, BIN_EQ)) return NULL;
+    Expr *a = condition->binary.a, *b = condition->binary.b, *value = expr_is_var(a, var) ? b : a;
+    bool says = expr_is_var(a, var) || expr_is_var(b, var);
+    return says && !expr_uses_var(value, var) && expr_is_stable(value) ? value : NULL;
+}
+
+// The same of the conditions around all of a body.
+static Expr *value_in(const Block *body, const Var *var) {
+    const Stmt *only = body->count == 1 ? body->items[0] : NULL;
+    if (!only || only->kind != STMT_IF || only->if_.otherwise.count) return NULL;
+    Expr *value = value_of(only->if_.condition, var);
+    return value ? value : value_in(&only->if_.then, var);
+}
+
+// The body for that value alone, if it is one of the iterator's. A constant one costs nothing; with others, elements of
+// fragments are selected.
+static bool keep_one_value(Arena *arena, Stmt *loop, Iter *iter, bool constants) {
+    Expr *value = value_in(&loop->loop.body, iter->var);
+    int64_t begin, step, constant, count = iter_count(iter);
+    bool known = value && count > 0 && expr_const(iter->begin, &begin) && expr_const(iter->step, &step);
+    if (!known || (constants && !expr_const(value, &constant))) return false;
+    Type type = iter->var->type;
+    Expr *first = e_int_of(arena, type, begin), *end = e_int_of(arena, type, begin + (count - 1) * step + 1);
+    Expr *is_one = e_both(arena, e_ge(arena, value, first), e_lt(arena, value, end));
+    if (step > 1) {
+        Expr *rest = e_mod(arena, e_sub(arena, value, first), e_int_of(arena, type, step));
+        is_one = e_both(arena, is_one, e_eq(arena, rest, e_int_of(arena, type, 0)));
+    }
+    Block body = {0};
+    Subst *subst = subst_new(arena);
+    subst_var(subst, iter->var, value);
+    clone_block(arena, subst, &loop->loop.body, block_if(arena, &body, is_one));
+    body.items[0]->loc = loop->loc;
+    loop->loop.body = body;
+    iter->end = e_int_of(arena, type, begin + step);
+    return true;
+}
+
+static bool keep_single_values(Arena *arena, Stmt *loop, bool constants) {
+    bool kept = false;
+    for (int i = 0; i < loop->loop.count; i++) {
+        Iter *iter = &loop->loop.iters[i];
+        kept |= is_lost(loop, iter) && keep_one_value(arena, loop, iter, constants);
+    }
+    return kept;
+}
+
 static void repeat_in_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const PassContext *context = mapper->user;
     block_push(mapper->arena, out, stmt);
-    if (!is_loop(stmt, LOOP_PARALLEL) || copies_of(context->target, stmt) <= 1) return;
+    if (!is_loop(stmt, LOOP_PARALLEL)) return;
+    mapper->changed |= keep_single_values(mapper->arena, stmt, true);
+    if (!copies_of(context->target, stmt)) mapper->changed |= keep_single_values(mapper->arena, stmt, false);
+    if (copies_of(context->target, stmt) <= 1) return;
     for (int i = 0; i < stmt->loop.count; i++)
         if (is_lost(stmt, &stmt->loop.iters[i])) repeat_body(mapper->arena, stmt, &stmt->loop.iters[i]);
     mapper->changed = true;
