@@ -199,8 +199,13 @@ static void check_layout(Verifier *v, const Buf *buf) {
     for (int i = tv ? 0 : buf->stage_dims; i < buf->rank; i++) {
         int64_t covers = tv ? layout->out_shape[i] : layout_extent_in(layout, i - buf->stage_dims),
                 extent = buf_extent(buf, i);
-        if (extent > covers) REPORT(v, buf->loc, T_IR_LAYOUT, buf->name, i, (long long)extent, (long long)covers);
+        if (extent <= covers) continue;
+        REPORT(v, buf->loc, T_IR_LAYOUT, buf->name,
+               arena_printf(v->arena, "covers %lld of the %lld elements along dim %d", (long long)covers,
+                            (long long)extent, i));
+        return;
     }
+    if (v->written) check_places(v, buf);
 }
 
 static void check_alias(Verifier *v, const Buf *buf) {

@@ -84,6 +84,7 @@ bool type_fits(Type type, const char *name);   // a type text of an instruction'
 void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args,
                      Span loc);                           // verify_thread.c
 void check_allocation(Verifier *v, const Func *kernel);   // verify_memory.c
+void check_places(Verifier *v, const Buf *buf);           // of the elements, by the layout
 void check_conflicts(Verifier *v, const Func *kernel);    // verify_conflicts.c
 void check_launches(Verifier *v, const Func *program);
 void check_channels(Verifier *v, const Func *kernel);   // verify_channels.c

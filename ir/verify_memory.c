@@ -1,4 +1,4 @@
-// Rule 17: shared buffers that are in use at the same time have storage of their own.
+// Rule 17: shared buffers that are in use at the same time have storage of their own. Last, of rule 16: so do elements.
 //
 // Time is the order of statements in the text: a buffer is in use from the first statement that names it to the last. A
 // loop around both does not matter for buffers whose contents do not outlive an iteration, and those that do are named
@@ -6,6 +6,8 @@
 #include "ir/build.h"
 #include "ir/rewrite.h"
 #include "ir/verify_impl.h"
+#include "layout/distribution.h"
+#include <stdlib.h>
 
 typedef struct Use {
     Buf *buf;
@@ -93,4 +95,94 @@ void check_allocation(Verifier *v, const Func *kernel) {
                                     uses.items.items[k].buf->name));
             }
     }
+}
+
+// ---- places of elements (16) ----
+enum { MOST_PLACES = 1 << 22 };   // more do not fit into any memory
+
+typedef struct Elements {
+    int rank;
+    int64_t shape[LAYOUT_MAX_RANK], count;
+} Elements;
+
+static Elements elements_of(const Buf *buf) {
+    Elements elements = {.rank = buf->rank - buf->stage_dims, .count = 1};
+    for (int d = 0; d < elements.rank; d++) {
+        elements.shape[d] = buf_extent(buf, buf->stage_dims + d);
+        bool fits = elements.shape[d] > 0 && elements.count <= MOST_PLACES / elements.shape[d];
+        elements.count = fits ? elements.count * elements.shape[d] : 0;
+    }
+    return elements;
+}
+
+static void coordinates_of(const Elements *elements, int64_t element, int64_t *at) {
+    for (int d = elements->rank - 1; d >= 0; d--) {
+        at[d] = element % elements->shape[d];
+        element /= elements->shape[d];
+    }
+}
+
+static const char *element_text(Arena *arena, const Elements *elements, int64_t element) {
+    int64_t at[LAYOUT_MAX_RANK];
+    const char *text = "";
+    coordinates_of(elements, element, at);
+    for (int d = 0; d < elements->rank; d++)
+        text = arena_printf(arena, "%s%s%lld", text, d ? ", " : "", (long long)at[d]);
+    return arena_printf(arena, "[%s]", text);
+}
+
+typedef struct Placed {
+    int64_t place, element;
+} Placed;
+
+static int by_place(const void *a, const void *b) {
+    const Placed *x = a, *y = b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    return x->element < y->element ? -1 : x->element > y->element;
+}
+
+static void check_shared_places(Verifier *v, const Buf *buf, const Elements *elements) {
+    Placed *placed = NEW_ARRAY(v->arena, Placed, elements->count);
+    for (int64_t i = 0; i < elements->count; i++) {
+        int64_t at[LAYOUT_MAX_RANK];
+        coordinates_of(elements, i, at);
+        placed[i] = (Placed){layout_linear(buf->layout, at), i};
+    }
+    qsort(placed, (size_t)elements->count, sizeof *placed, by_place);
+    for (int64_t i = 1; i < elements->count; i++) {
+        if (placed[i].place != placed[i - 1].place) continue;
+        REPORT(v, buf->loc, T_IR_LAYOUT, buf->name,
+               arena_printf(v->arena, "puts elements %s and %s at one place",
+                            element_text(v->arena, elements, placed[i - 1].element),
+                            element_text(v->arena, elements, placed[i].element)));
+        return;
+    }
+}
+
+// Several threads may hold an element; some must.
+static void check_held(Verifier *v, const Buf *buf, const Elements *elements) {
+    int64_t threads = tv_threads(buf->layout), values = tv_values(buf->layout);
+    bool *held = NEW_ARRAY(v->arena, bool, elements->count);
+    for (int64_t i = 0; values <= MOST_PLACES / threads && i < threads * values; i++) {
+        int64_t out[LAYOUT_MAX_RANK], element = 0;
+        bool inside = true;
+        layout_eval(buf->layout, (int64_t[]){i / values, i % values}, out);
+        for (int d = 0; d < elements->rank; d++) {
+            inside &= out[d] >= 0 && out[d] < elements->shape[d];
+            element = element * elements->shape[d] + out[d];
+        }
+        if (inside) held[element] = true;
+    }
+    for (int64_t i = 0; i < elements->count; i++) {
+        if (held[i]) continue;
+        REPORT(v, buf->loc, T_IR_LAYOUT, buf->name,
+               arena_printf(v->arena, "gives element %s to no thread", element_text(v->arena, elements, i)));
+        return;
+    }
+}
+
+void check_places(Verifier *v, const Buf *buf) {
+    Elements elements = elements_of(buf);
+    if (elements.count && buf->scope == SCOPE_FRAGMENT) check_held(v, buf, &elements);
+    else if (elements.count) check_shared_places(v, buf, &elements);
 }
