@@ -90,13 +90,18 @@ static void report_index(Inference *inference, const Item *item, const TileAcces
     if (last.line && place.file == last.file && place.line == last.line && place.column == last.column) return;
     inference->reported = place;
     Diag *d = diag(inference->context->sink, place, T_FRAGMENT_INDEX, buf_source_name(access->buf));
+    int64_t choices = 1;
+    int dims = 0;
     for (int i = 0; i < access->count; i++) {
         FragmentDigits at;
         Expr *alone[LAYOUT_MAX_RANK];
         for (int d = 0; d < access->count; d++) alone[d] = d == i ? access->indices[d] : e_int(inference->arena, 0);
-        if (!fragment_digits(&item->loop, access->buf, access->count, alone, &at))
-            diag_note(d, "index %d is %s", i, expr_text(inference->arena, access->indices[i]));
+        if (fragment_digits(&item->loop, access->buf, access->count, alone, &at)) continue;
+        diag_note(d, "index %d is %s", i, expr_text(inference->arena, access->indices[i]));
+        choices *= buf_extent(access->buf, i);
+        dims++;
     }
+    if (dims > 1) diag_note(d, "they choose among %lld elements, along %d dims", (long long)choices, dims);
 }
 
 static void loop_uses(Inference *inference, Item *item, const TileAccessVec *accesses) {
