@@ -76,12 +76,12 @@ static bool control_differs(const Flow *f, const Stmt *stmt) {
 // `inside`: only some groups may come here.
 static void follow(Flow *f, const Block *block, bool inside) {
     FOR_EACH_ITEM (stmt, block) {
-        bool apart = inside || control_differs(f, stmt);
+        bool diverges = inside || control_differs(f, stmt);
         bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-        if (binds) note(f, stmt->let.var, apart || may_differ(f, stmt->let.value));
-        for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) note(f, stmt->loop.iters[i].var, apart);
-        f->differ |= apart && uses_channel(stmt, NULL);
-        FOR_EACH_BODY (body, stmt) follow(f, body, apart);
+        if (binds) note(f, stmt->let.var, diverges || may_differ(f, stmt->let.value));
+        for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) note(f, stmt->loop.iters[i].var, diverges);
+        f->differ |= diverges && uses_channel(stmt, NULL);
+        FOR_EACH_BODY (body, stmt) follow(f, body, diverges);
     }
 }
 
