@@ -168,6 +168,7 @@ def errors(case, ours):
 def times(case, ours, rounds):
     """ms of ours, and of torch.compile, of both forms of its block; the ratio of the faster one to ours with its interval."""
     import measure
+    torch.compiler.reset()   # or the cases before count for Dynamo's limit of recompilations
     compiled = {name: torch.compile(Eager(case, BF16, fused), mode="max-autotune-no-cudagraphs", fullgraph=True)
                 for name, fused in (("inductor", False), ("inductor_fused", True))}
     with torch.no_grad():
