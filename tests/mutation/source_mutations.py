@@ -89,7 +89,7 @@ MUTATIONS = [
     ("attention_paged", "last piece dropped", "+ 1;\n        if (slots != 1)", ";\n        if (slots != 1)"),
     ("attention_paged", "pieces not weighed", "x[q, i, d] *= w[q, i];", "x[q, i, d] *= 1;"),
     ("attention_paged", "a piece starts with the next sequence", "running[i] <= i32(from) ? 1 : 0;", "running[i] <= i32(from) + 1 ? 1 : 0;"),
-    ("attention_paged", "units of the go before not counted", "running[i] += before[0];", ""),
+    ("attention_paged", "units of the go before not counted", "running[i] += before[0];", "running[i] += 0;"),
     ("attention_paged", "always the first page", "Vs[j, d] = at + j < end ? V[table[b, (at + j) / PAGE],",
      "Vs[j, d] = at + j < end ? V[table[b, 0],"),
     ("attention_roles", "last key dropped", "let low = (CAUSAL ? min(last, row) : last) - key;",
