@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-FOR_HOPPER = {"attention_fp8_roles", "attention_mla", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
+FOR_HOPPER = {"attention_decode", "attention_fp8_roles", "attention_mla", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
               "softmax"}   # with kernels that other targets do not have
 
 # (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
@@ -85,6 +85,20 @@ MUTATIONS = [
     ("paged_append", "keys as values", "copy(v[t, g", "copy(k[t, g"),
     ("paged_append", "padding is written to the last slot", "let at = i64(slot[t]);\n        if (at >= 0 && at < P * PAGE) {\n            copy",
      "let at = min(i64(slot[t]), P * PAGE - 1);\n        if (at >= 0 && at < P * PAGE) {\n            copy"),
+    ("attention_decode", "queries are not rotated", "rotate(Qs, low, high, c, sn);",
+     "copy(Qs[:, 0 +: HALF], low); copy(Qs[:, HALF +: HALF], high);"),
+    ("attention_decode", "the new token's score is not of its key", "low[i, j] = low[i, j] * key_low[0, j] +", "low[i, j] = low[i, j] * key_low[0, 0] +"),
+    ("attention_decode", "the new token is read from the cache", "let old_end = min(end, keys - 1);", "let old_end = end;"),
+    ("attention_decode", "the new token's weight is left out", "fill(sum, 1);", "fill(sum, 0);"),
+    ("attention_decode", "keys and values are appended to the first page", "let page = table[b, last_page];", "let page = table[b, 0];"),
+    ("attention_decode", "nothing is appended", "if (end == keys && m == 0) {", "if (end == keys && m == 1) {"),
+    ("attention_decode", "angles of the token before", "copy(sine[keys - 1, 0 +: HALF], angle", "copy(sine[keys - 2, 0 +: HALF], angle"),
+    ("attention_decode", "a CTA weighs its own result alone", "value[k] = peer(results[i, d], k);", "value[k] = results[i, d];"),
+    ("attention_decode", "results of a cluster not weighed", "let w = exp2(level[k] - high);", "let w = 1.0;"),
+    ("attention_decode", "first CTA of a cluster left out", "unroll (k in SHARES) {\n                            let w", "unroll (k in 1 .. SHARES) {\n                            let w"),
+    ("attention_decode", "results are read before all are there", "cluster_barrier();\n            thread", "thread"),
+    ("attention_decode", "a CTA goes while others read", "cluster_barrier();   // nobody", "// nobody"),
+    ("attention_decode", "no zeros where there are no keys", "share * COLUMNS + d] = 0;", "share * COLUMNS + d] = 1;"),
     ("attention_paged", "output is zero", "copy(o, O[b, g, r * ROWS", "fill(o, 0); copy(o, O[b, g, r * ROWS"),
     ("attention_paged", "last piece dropped", "+ 1;\n        if (slots != 1)", ";\n        if (slots != 1)"),
     ("attention_paged", "pieces not weighed", "x[q, i, d] *= w[q, i];", "x[q, i, d] *= 1;"),
