@@ -189,7 +189,7 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     TmaStore store;
     const Region *whole = copy_of(copy).stage, *tail = copy_of(copy).tail;
     if (tma_epilogue_problem(gather->context->target, copy, &store)) return;
-    if (whole && tma_store_aliases(&store, copy, whole->buf)) return;   // its layout is fixed
+    if (whole && tma_store_aliases(gather->context->arena, &store, copy, whole->buf)) return;   // its layout is fixed
     if (whole) gather_staging(gather, copy, whole->buf, store.columns);
     if (tail) gather_staging(gather, copy, tail->buf, store.tail);
 }

@@ -28,11 +28,11 @@ static int64_t fragment_elements(const Region *region) {
     return region && region->buf->scope == SCOPE_FRAGMENT ? buf_elements(region->buf) : 0;
 }
 
-static void add_gemm(Sum *sum, const Stmt *stmt) {
+static void add_gemm(Arena *arena, Sum *sum, const Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     int64_t m = region_extent(gemm.acc, 0), n = region_extent(gemm.acc, 1), k = region_extent(gemm.a, 1);
     WgmmaInfo info;
-    if (wgmma_problem(sum->target, stmt, &info)) return;
+    if (wgmma_problem(arena, sum->target, stmt, &info)) return;
     sum->multiplying += m / info.m * k * type_bytes(gemm.a->buf->type) * 2 * n / sum->target->wgmma.strip_bytes;
     sum->products += m * n * k;
     if (!sum->rows) sum->rows = m;
@@ -65,7 +65,7 @@ static int64_t work_elements(Arena *arena, const Target *target, const Func *ker
     *sum = (Sum){.target = target};
     if (!loop) return 0;
     FOR_EACH_STMT (stmt, &loop->loop.body) {
-        if (is_call(stmt, OP_GEMM)) add_gemm(sum, stmt);
+        if (is_call(stmt, OP_GEMM)) add_gemm(arena, sum, stmt);
         else if (stmt->kind == STMT_CALL) elements += call_elements(stmt);
         if (!is_loop(stmt, LOOP_PARALLEL)) continue;
         elements += loop_elements(arena, stmt);

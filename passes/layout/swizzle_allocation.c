@@ -107,6 +107,7 @@ static int64_t longest_run(const Chooser *chooser) {
 // Panels, if TMA or wgmma uses the buffer; none for a vector.
 typedef struct Touch {
     bool in_rows;        // by copies without panels
+    bool multiplied;     // by wgmma
     const char *order;   // of k; NULL: natural
 } Touch;
 
@@ -120,7 +121,9 @@ static Touch *touch_of(PassContext *context, Map *touches, const Buf *buf) {
 static void touch_in_order(PassContext *context, const Func *kernel, const Stmt *stmt, Map *touches) {
     GemmOp gemm;
     WgmmaInfo info;
-    if (!via_is(stmt, VIA_WGMMA) || !match_gemm(stmt, &gemm) || wgmma_problem(context->target, stmt, &info)) return;
+    if (!via_is(stmt, VIA_WGMMA) || !match_gemm(stmt, &gemm) ||
+        wgmma_problem(context->arena, context->target, stmt, &info))
+        return;
     if (wgmma_pairs(context->arena, kernel, stmt, &info))
         touch_of(context, touches, gemm.b->buf)->order = info.k_paired;
 }
@@ -134,8 +137,11 @@ static Map *find_touches(PassContext *context, Func *kernel) {
         const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(context->arena, stmt);
         for (int i = 0; copy && i < copy->call.count; i++) {
             const Region *region = call_region(copy, i);
-            if (region && region->buf->type != TYPE_MBARRIER)
-                touch_of(context, touches, region->buf)->in_rows |= by_bulk(stmt);
+            if (region && region->buf->type != TYPE_MBARRIER) {
+                Touch *touch = touch_of(context, touches, region->buf);
+                touch->in_rows |= by_bulk(stmt);
+                touch->multiplied |= via_is(stmt, VIA_WGMMA);
+            }
         }
         touch_in_order(context, kernel, stmt, touches);
     }
@@ -150,6 +156,16 @@ static const Layout *dictated_layout(PassContext *context, const Map *touches, c
     int64_t extents[2] = {buf_extent(buf, buf->rank - rank), buf_extent(buf, buf->rank - 1)};
     if (touch->in_rows) return layout_row_major(context->arena, rank, extents);
     return touch->order ? tma_layout_ordered(context->arena, buf, touch->order) : tma_layout(context->arena, buf);
+}
+
+// A layout that the source gives to an operand of wgmma is the one that it asks for, maybe in another form; its
+// descriptors go by the coordinates of tma_layout.
+static bool write_dictated(PassContext *context, const Map *touches, Buf *buf) {
+    const Touch *touch = map_get(touches, buf);
+    const Layout *asked = touch && touch->multiplied ? dictated_layout(context, touches, buf) : NULL;
+    if (!asked || layout_equal(asked, buf->layout)) return false;
+    buf->layout = asked;
+    return true;
 }
 
 // Alignment of the buffer in bytes.
@@ -306,6 +322,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
     const Map *touches = find_touches(context, kernel), *groups = group_accesses(context, &accesses);
     VEC_EACH (SharedLifetime, life, &lifetimes.items) {
         Buf *buf = life->buf;
+        if (buf->layout && !buf->lowered) changed |= write_dictated(context, touches, buf);
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, touches, buf);
             if (!buf->layout) buf->layout = choose_layout(context, groups, buf);

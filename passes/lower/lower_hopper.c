@@ -309,7 +309,7 @@ void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *
            "a store of '%s' has no staging", store.copy.src->buf->name);
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;
-    store.tile = shape->chunks && tma_store_aliases(shape, stmt, stage);
+    store.tile = shape->chunks && tma_store_aliases(lower->arena, shape, stmt, stage);
     int64_t slots = slots_of(lower, stage);
     int swizzle = (int)(shape->columns * type_bytes(store.copy.dst->buf->type));
     for (int64_t i = 0; i < boxes; i++) {
@@ -340,10 +340,11 @@ typedef struct Described {   // an operand in shared memory
     Expr *row, *column;                    // of the tile, where it starts
 } Described;
 
-static Described described(Lower *lower, const Region *region, bool is_b, const WgmmaInfo *info) {
+static Described described(Lower *lower, const Stmt *gemm, bool is_b, const WgmmaInfo *info) {
+    const Region *region = is_b ? gemm_of(gemm).b : gemm_of(gemm).a;
     Described operand = {.region = region, .k_major = region->transposed == is_b};
     const TmaPanels *panels = &operand.panels;
-    tma_matrix_problem(region->buf, &operand.panels);
+    wgmma_panels_problem(lower->arena, gemm, info, is_b, &operand.panels);
     operand.element = type_bytes(region->buf->type);
     operand.stride = (int64_t)8 * panels->swizzle;
     operand.lead = operand.k_major ? tma_facts.unit_bytes : panels->rows * panels->swizzle;
@@ -436,12 +437,12 @@ static void check_order(const Products *p, const Stmt *gemm) {
 void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     Products p = {.lower = lower, .gemm = gemm_of(stmt), .loc = stmt->loc};
-    if (!is_possible(lower, stmt, wgmma_problem(lower->target, stmt, &p.info))) return;
+    if (!is_possible(lower, stmt, wgmma_problem(arena, lower->target, stmt, &p.info))) return;
     int64_t k = region_extent(p.gemm.a, 1), run = k;
     p.registers = p.gemm.a->buf->scope == SCOPE_FRAGMENT;
     p.strips = region_extent(p.gemm.acc, 0) / p.info.m / warpgroups_of(lower);
-    if (!p.registers) p.a = described(lower, p.gemm.a, false, &p.info);
-    p.b = described(lower, p.gemm.b, true, &p.info);
+    if (!p.registers) p.a = described(lower, stmt, false, &p.info);
+    p.b = described(lower, stmt, true, &p.info);
     check_order(&p, stmt);
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;

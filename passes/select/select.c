@@ -279,7 +279,7 @@ static bool role_wgmma(Selector *s, const Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     WgmmaInfo info;
     if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
-    if (wgmma_problem(s->target, stmt, &info)) return false;
+    if (wgmma_problem(s->arena, s->target, stmt, &info)) return false;
     if (role->role.threads % group || first % group) {
         REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name);
         return false;
@@ -404,7 +404,7 @@ static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
     if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
     if (is_global_to_shared_copy(stmt)) return tma_load_problem(s->target, stmt) ? VIA_NONE : VIA_TMA;
-    return transposes_tile(s->target, stmt) ? VIA_TRANSPOSE : VIA_NONE;
+    return transposes_tile(s->arena, s->target, stmt) ? VIA_TRANSPOSE : VIA_NONE;
 }
 
 // Remarks why additions are scalar (threads add vectors to tensors where possible: vectorize).

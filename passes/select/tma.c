@@ -100,13 +100,24 @@ const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
                    : of_plain;
 }
 
-const char *tma_matrix_problem(const Buf *shared, TmaPanels *out) {
-    if (buf_slot_rank(shared) != 2) return "a tile must have two dims";
-    const char *why = tma_panels_problem(shared, out);
-    if (!why && out->swizzle) return NULL;
-    for (int i = 0; i < TMA_SPANS; i++)   // (its rows may have another order)
+// The widest span that the tile's shape allows, whatever its layout.
+static const char *widest_span(const Buf *shared, TmaPanels *out) {
+    const char *why = NULL;
+    for (int i = 0; i < TMA_SPANS; i++)
         if (!(why = panels_in(shared, tma_facts.spans[i], out))) return NULL;
     return why;
+}
+
+const char *tma_matrix_problem(Arena *arena, const Buf *shared, const char *order, TmaPanels *out) {
+    if (buf_slot_rank(shared) != 2) return "a tile must have two dims";
+    if (!tma_panels_problem(shared, out) && out->swizzle) return NULL;
+    const char *why = widest_span(shared, out);
+    if (why || !shared->layout) return why;
+    if (order && layout_equal(shared->layout, tma_layout_ordered(arena, shared, order))) return NULL;
+    return arena_printf(arena,
+                        "wgmma cannot read the layout that the source gives '%s': leave the layout to the compiler, or "
+                        "write k_major or mn_major",
+                        shared->name);
 }
 
 static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels *panels) {
@@ -131,7 +142,7 @@ static void add_modes(Layout *layout, int input, const LayoutInput *from, int sk
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order) {
     const char *why;
     TmaPanels panels;
-    if (tma_matrix_problem(shared, &panels)) return NULL;
+    if (buf_slot_rank(shared) != 2 || widest_span(shared, &panels)) return NULL;
     const Layout *plain = layout_of(arena, shared, &panels), *digits = layout_parse(arena, order, 0, &why);
     Layout *layout = layout_new(arena, plain->rank_in, plain->rank_out);
     const LayoutInput *columns = &plain->in[1];
@@ -270,11 +281,11 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     return NULL;
 }
 
-bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile) {
+bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile) {
     const Buf *from = copy_of(copy).src->buf;
     TmaPanels panels;
     if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail) return false;
-    if (tma_matrix_problem(tile, &panels)) return false;
+    if (tma_matrix_problem(arena, tile, NULL, &panels)) return false;
     for (int d = 0; d < 2; d++)
         if (buf_extent(tile, d) != buf_extent(from, d)) return false;
     return tile->type == copy_of(copy).dst->buf->type && panels.columns == store->columns;
@@ -302,7 +313,20 @@ const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, in
     return NULL;
 }
 
-static const char *operand_problem(const Region *region, const WgmmaInfo *info, bool right) {
+// The order that k of the right operand may also have.
+static const char *order_of_k(const Stmt *gemm, const WgmmaInfo *info) {
+    GemmOp op = gemm_of(gemm);
+    return op.a->buf->scope == SCOPE_FRAGMENT && op.b->transposed ? info->k_paired : NULL;
+}
+
+const char *wgmma_panels_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right, TmaPanels *out) {
+    GemmOp op = gemm_of(gemm);
+    const Buf *tile = right ? op.b->buf : op.a->buf;
+    return tma_matrix_problem(arena, tile, right ? order_of_k(gemm, info) : NULL, out);
+}
+
+static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right) {
+    const Region *region = right ? gemm_of(gemm).b : gemm_of(gemm).a;
     const Buf *buf = region->buf;
     TmaPanels panels;
     if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction reads it directly
@@ -310,7 +334,7 @@ static const char *operand_problem(const Region *region, const WgmmaInfo *info, 
     if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
     bool k_major = region->transposed == right;
     if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
-    const char *why = tma_matrix_problem(buf, &panels);
+    const char *why = wgmma_panels_problem(arena, gemm, info, right, &panels);
     if (why) return why;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may start at any swizzle pattern of it
         int64_t unit = d == buf->rank - 1 ? panels.columns : tma_facts.swizzle_rows;
@@ -320,7 +344,7 @@ static const char *operand_problem(const Region *region, const WgmmaInfo *info, 
     return NULL;
 }
 
-const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *info) {
+const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
     GemmOp op = gemm_of(gemm);
     int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
     if (!target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
@@ -328,14 +352,14 @@ const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *inf
     if (!gemm_wgmma(target, gemm, n, info)) return "wgmma has no instruction for these types and columns";
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
     if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment";
-    const char *why = operand_problem(op.a, info, false);
-    return why ? why : operand_problem(op.b, info, true);
+    const char *why = operand_problem(arena, gemm, info, false);
+    return why ? why : operand_problem(arena, gemm, info, true);
 }
 
 const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
     int64_t n = region_extent(gemm_of(gemm).acc, 1);
     *info = (WgmmaInfo){0};
-    const char *why = wgmma_problem(target, gemm, info);
+    const char *why = wgmma_problem(arena, target, gemm, info);
     const char *extent = why ? gemm_extent_problem(arena, gemm, info->m, info->n, info->k) : NULL;
     if (why && info->n && !extent && n > WGMMA_COLUMNS)
         return arena_printf(arena, "its tile has n = %lld, and must have at most %d: change the tile's extent",
@@ -375,12 +399,13 @@ bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const Wgmma
 
 // ---- transposed tiles ----
 
-bool transposes_tile(const Target *target, const Stmt *stmt) {
+bool transposes_tile(Arena *arena, const Target *target, const Stmt *stmt) {
     if (!is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED) || !target_has(target, FEATURE_STMATRIX)) return false;
     const Region *from = copy_of(stmt).src, *to = copy_of(stmt).dst;
     TmaPanels panels;
     if (!region_is_whole_slot(from) || !region_is_whole_slot(to) || !from->transposed || to->transposed) return false;
     if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
-    if (tma_matrix_problem(from->buf, &panels) || tma_matrix_problem(to->buf, &panels)) return false;
+    if (tma_matrix_problem(arena, from->buf, NULL, &panels) || tma_matrix_problem(arena, to->buf, NULL, &panels))
+        return false;
     return region_extent(to, 0) % TRANSPOSE_ROWS == 0 && region_extent(to, 1) % TRANSPOSE_K == 0;
 }

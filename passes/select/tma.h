@@ -29,7 +29,9 @@ typedef struct TmaPanels {
 } TmaPanels;
 // For the dims of a shared buffer without its slots: one (a vector is one row) to five.
 const char *tma_panels_problem(const Buf *shared, TmaPanels *out);
-const char *tma_matrix_problem(const Buf *shared, TmaPanels *out);   // two dims and a swizzle: a matrix operand
+// Two dims and a swizzle: a matrix operand. A layout that the tile has must be that of such panels, or the one with the
+// columns in `order` (tma_layout_ordered; NULL: none).
+const char *tma_matrix_problem(Arena *arena, const Buf *shared, const char *order, TmaPanels *out);
 const Layout *tma_layout(Arena *arena, const Buf *shared);           // of a tile that has panels
 // The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), repeated.
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
@@ -58,7 +60,7 @@ typedef struct TmaStore {
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out);   // copy: fragment to tensor
 // Whether a shared tile that is no longer used can be the staging: it has the shape of the accumulator and the layout
 // of the boxes.
-bool tma_store_aliases(const TmaStore *store, const Stmt *copy, const Buf *tile);
+bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile);
 void push_store_wait(Arena *arena, Span loc, Block *out);   // until stores no longer read shared memory
 enum { TMA_STORE_SLOTS = 2 };                               // one box is written while the other is read
 // The first named barrier for TMA stores of the warpgroups of one role. (Order barriers follow below.)
@@ -69,8 +71,10 @@ enum { ORDER_BARRIER = 8 };
 // The first of m, n and k of a gemm's tile that is no multiple of the instruction's (0: any).
 const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k);
 // For a gemm with operands in shared memory (the left one also in registers), with acc [m, n] in registers.
-const char *wgmma_problem(const Target *target, const Stmt *gemm, WgmmaInfo *info);
-// The same to be read: with the numbers, where an extent of the tile is the reason.
+const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info);
+// The panels of its left or right operand in shared memory.
+const char *wgmma_panels_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right, TmaPanels *out);
+// The same as wgmma_problem to be read: with the numbers, where an extent of the tile is the reason.
 const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info);
 // Whether the right operand of a wgmma gemm has paired k (WgmmaInfo.k_paired), as then has the left one in registers:
 // if that saves conversions, and only such MMAs and threads access the tile.
@@ -80,5 +84,5 @@ bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const Wgmma
 
 // `copy(S.T, T)` between whole shared tiles of bytes, for operands that wgmma cannot read in their order. ldmatrix and
 // stmatrix can do it (lower_transpose.c).
-bool transposes_tile(const Target *target, const Stmt *stmt);
+bool transposes_tile(Arena *arena, const Target *target, const Stmt *stmt);
 enum { TRANSPOSE_K = 16, TRANSPOSE_ROWS = 32 };   // columns and rows of T per warp and step

@@ -10,7 +10,7 @@
 // ---- can it? ----
 
 // A loop of TMA copies, then MMAs by wgmma of their tiles, and scalars.
-static bool only_multiplies(const Target *target, const Stmt *loop) {
+static bool only_multiplies(Arena *arena, const Target *target, const Stmt *loop) {
     int copies = 0, gemms = 0;
     if (loop_stages(loop) < 2 || !loop_is_plain(loop)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
@@ -20,7 +20,7 @@ static bool only_multiplies(const Target *target, const Stmt *loop) {
             if (gemms > 0 || tma_load_problem(target, stmt)) return false;
             copies++;
         } else {
-            if (!is_call(stmt, OP_GEMM) || wgmma_problem(target, stmt, &info)) return false;
+            if (!is_call(stmt, OP_GEMM) || wgmma_problem(arena, target, stmt, &info)) return false;
             if (gemm_of(stmt).a->buf->scope != SCOPE_SHARED) return false;
             gemms++;
         }
@@ -62,11 +62,11 @@ const Stmt *pipelined_loop(const Stmt *grid) {
 }
 
 // The loop, if the kernel is one loop of loads and MMAs only; else NULL. (Why: ws_analyze gives the reason that counts.)
-static const Stmt *only_loop(const Target *target, const Func *kernel) {
+static const Stmt *only_loop(Arena *arena, const Target *target, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
     if (!grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return NULL;
     const Stmt *loop = pipelined_loop(grid);
-    if (!loop || !only_multiplies(target, loop)) return NULL;
+    if (!loop || !only_multiplies(arena, target, loop)) return NULL;
     return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(grid, loop) ? loop : NULL;
 }
 
@@ -146,12 +146,12 @@ static bool trips_serve(Arena *arena, const Func *kernel, const Stmt *loop) {
 
 // One consumer if the tile has one strip of wgmma rows (64): such tiles are for problems that hardly fill the device.
 // One consumer also with one tile per CTA.
-static int pingpong_consumers(const Target *target, const Func *kernel, const Stmt *loop) {
+static int pingpong_consumers(Arena *arena, const Target *target, const Func *kernel, const Stmt *loop) {
     if (has_own_cta(kernel)) return 1;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         WgmmaInfo info;
         GemmOp gemm;
-        if (!match_gemm(stmt, &gemm) || wgmma_problem(target, stmt, &info)) continue;
+        if (!match_gemm(stmt, &gemm) || wgmma_problem(arena, target, stmt, &info)) continue;
         if (region_extent(gemm.acc, 0) > info.m) return PINGPONG_MOST;
     }
     return 1;
@@ -213,7 +213,7 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
     int count = (int)asked.of[GROUP_COMPUTE].count, most = grid && has_own_cta(kernel) ? 1 : PINGPONG_MOST;
     if (whole) return none(whole->count ? whole->args[0].text : "its grid has @no_specialize");
     if (has_channels(kernel)) return none("it has channels of its own");
-    const Stmt *loop = only_loop(target, kernel);
+    const Stmt *loop = only_loop(arena, target, kernel);
     bool claims = grid && grid_claim(grid).kind == CLAIM_DYNAMIC;   // by one role for all
     bool is_plain = loop && !claims && trips_serve(arena, kernel, loop),
          holds = is_plain && holds_pingpong(target, kernel);
@@ -223,7 +223,7 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
         return none("it is not one loop of loads by TMA and products by wgmma, of a known length");
     if (asked.each && !holds) return none("one warpgroup has too few registers for its tile");
     if (holds && (asked.each || !count)) {
-        int consumers = count ? count : pingpong_consumers(target, kernel, loop);
+        int consumers = count ? count : pingpong_consumers(arena, target, kernel, loop);
         return (Specialization){
             .kind = WS_PINGPONG, .loop = loop, .consumers = consumers, .producers = 1, .sharers = 1};
     }

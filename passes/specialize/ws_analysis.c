@@ -31,7 +31,7 @@ bool gathers_tile(const Target *target, const Stmt *stmt) {
 
 bool transposes_loaded(const Stmt *stmt, void *user) {
     const RolePlan *plan = user;
-    return transposes_tile(plan->target, stmt) && tile_of(plan, copy_of(stmt).src->buf);
+    return transposes_tile(plan->arena, plan->target, stmt) && tile_of(plan, copy_of(stmt).src->buf);
 }
 
 Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
@@ -191,7 +191,7 @@ static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
         const Stmt *stmt = range->block->items[i];
         TmaStore store;
         if (!is_call(stmt, OP_COPY) || copy_of(stmt).dst->buf->scope != SCOPE_GLOBAL) continue;
-        if (found || tma_epilogue_problem(plan->target, stmt, &store) || !tma_store_aliases(&store, stmt, tile->buf))
+        if (found || tma_epilogue_problem(plan->target, stmt, &store) || !tma_store_aliases(plan->arena, &store, stmt, tile->buf))
             return NULL;
         found = stmt;
     }
