@@ -1,6 +1,7 @@
 #include "passes/analysis/kernel_walk.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "support/numbers.h"
 
 typedef struct Walk {
     Facts *facts;
@@ -62,4 +63,30 @@ int64_t kernel_threads(const Func *kernel) {
     int64_t threads = 0;
     if (grid) expr_const(grid->grid.threads, &threads);
     return threads;
+}
+
+// ---- iterations of loops ----
+
+enum { MOST_TRIPS = 1 << 20 };   // of nested loops
+
+static int64_t likely_trips(const Target *target, const Stmt *loop, const Facts *facts) {
+    int64_t likely = target->costs.trips, product = 1;
+    if (loop->kind == STMT_WHILE) return likely;
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        Range range = range_of(facts, iter_trips(facts_arena(facts), iter));
+        int64_t count = iter_count(iter), at_least = larger(range.low, 0), at_most = larger(range.high, 1);
+        product = smaller(product * (count >= 0 ? count : larger(at_least, smaller(likely, at_most))), INT32_MAX);
+    }
+    return product;
+}
+
+void note_trips(Map *trips, const Target *target, const Stmt *stmt, const Facts *facts) {
+    bool serial = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
+    if (serial) map_put(trips, stmt, (void *)(intptr_t)likely_trips(target, stmt, facts));
+}
+
+int64_t loop_trips(const Map *trips, const Stmt *stmt, int64_t around) {
+    if (!map_has(trips, stmt)) return around;
+    return smaller(around * (int64_t)(intptr_t)map_get(trips, stmt), MOST_TRIPS);
 }

@@ -7,13 +7,17 @@
 #include "passes/layout/fragment.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
+#include "support/map.h"
+#include "support/numbers.h"
+#include <limits.h>
 
 enum { MAX_LANES = 64 };
-enum { MAX_STEPS = 8 };   // conflicts repeat with the swizzle's period: a few steps are enough
 
 typedef struct Gather {
     PassContext *context;
     SharedAccessVec *out;
+    Map *trips;   // of serial loops
+    Map *times;   // of statements with accesses: how often they are executed
 } Gather;
 
 // ---- evaluating index expressions: iterators have values, all other variables count as 0 ----
@@ -47,10 +51,11 @@ static void first_element(const Region *region, int64_t *element) {
 
 static SharedAccess *new_access(Gather *gather, Buf *buf, Stmt *stmt, bool is_store, int vector, int64_t steps) {
     Arena *arena = gather->context->arena;
-    SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .exact = true};
-    access.steps = steps < MAX_STEPS ? (int)steps : MAX_STEPS;
+    SharedAccess access = {.buf = buf, .stmt = stmt, .is_store = is_store, .vector = vector, .exact = true, .times = 1};
+    access.steps = (int)steps;
     access.lanes = gather->context->target->warp_lanes;
-    EXPECT(gather->context->failure, steps > 0 && vector > 0, "%lld steps of %d elements", (long long)steps, vector);
+    EXPECT(gather->context->failure, steps > 0 && steps < INT_MAX / access.lanes / LAYOUT_MAX_RANK && vector > 0,
+           "%lld steps of %d elements", (long long)steps, vector);
     EXPECT(gather->context->failure, access.lanes <= MAX_LANES, "a warp of %d lanes", access.lanes);
     access.element = NEW_ARRAY(arena, int64_t, access.steps * access.lanes * buf->rank);
     vec_push(arena, gather->out, access);
@@ -71,6 +76,7 @@ static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layou
                                int vector) {
     SharedAccess *access = new_access(gather, tile->buf, loop->origin, tile->is_store, vector, tv_values(map) / vector);
     access->must_be_contiguous = loop->is_async && vector > 1;
+    access->in_pieces = true;
     access->exact = !tile->conditional && !tile->condition;
     for (int d = 0; d < tile->buf->rank; d++) access->exact &= !expr_reads_memory(tile->indices[d]);
     FOR_EACH_LANE(access, step, lane, element) {
@@ -265,7 +271,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     TileLoop loop;
     MatrixCopy matrices;
     LinearCopy linear;
-    (void)facts;
+    note_trips(gather->trips, context->target, stmt, facts);
     if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
     if (via_is(stmt, VIA_TMA_STORE)) {
         gather_stagings(gather, stmt);
@@ -288,9 +294,23 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     }
 }
 
+// Statements come outermost first.
+static void count_times(const Gather *gather, const Block *block, int64_t times) {
+    FOR_EACH_ITEM (stmt, block) {
+        map_put(gather->times, stmt, (void *)(intptr_t)times);
+        if (is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_THREAD) continue;
+        int64_t within = loop_trips(gather->trips, stmt, times);
+        FOR_EACH_BODY (body, stmt) count_times(gather, body, within);
+    }
+}
+
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out) {
-    Gather gather = {context, out};
+    Gather gather = {context, out, map_new(context->arena), map_new(context->arena)};
+    int first = out->count;
     kernel_walk(context->arena, kernel, gather_stmt, &gather);
+    count_times(&gather, &kernel->body, 1);
+    for (int i = first; i < out->count; i++)
+        out->items[i].times = larger((int64_t)(intptr_t)map_get(gather.times, out->items[i].stmt), 1);
 }
 
 // ---- conflicts ----
@@ -305,45 +325,91 @@ static int64_t lane_offset(const SharedAccess *access, const Layout *layout, con
     return tile * layout_size_out(layout) + layout_linear(layout, in);
 }
 
-static bool contiguous(const SharedAccess *access, const Layout *layout) {
-    if (access->vector == 1 || access->along_bits) return true;
+// The elements of each run lie next to each other, in any order.
+static bool holds_runs(const SharedAccess *access, const Layout *layout) {
     FOR_EACH_LANE(access, step, lane, element) {
         if (element[0] < 0) continue;
         int64_t start = lane_offset(access, layout, element, 0);
         if (start % access->vector != 0) return false;
-        for (int e = 1; e < access->vector; e++) {
-            int64_t at = lane_offset(access, layout, element, e);
-            if (access->any_order ? at / access->vector != start / access->vector : at != start + e) return false;
-        }
+        for (int e = 1; e < access->vector; e++)
+            if (lane_offset(access, layout, element, e) / access->vector != start / access->vector) return false;
     }
     return true;
+}
+
+static bool keeps_runs(const SharedAccess *access, const Layout *layout, int run) {
+    int last = access->buf->rank - 1;
+    bool tiles = access->buf->rank == layout->rank_in || layout_size_out(layout) % run == 0;
+    if (!tiles || !layout_keeps_runs(layout, run)) return false;
+    FOR_EACH_LANE(access, step, lane, element)
+    if (element[0] >= 0 && element[last] % run != 0) return false;
+    return true;
+}
+
+// Elements that one access of a lane moves.
+static int width_in(const SharedAccess *access, const Layout *layout) {
+    int width = access->vector;
+    if (width == 1 || access->along_bits) return width;
+    if (access->any_order) return holds_runs(access, layout) ? width : 1;
+    while (width > 1 && !keeps_runs(access, layout, width)) width = access->in_pieces && width % 2 == 0 ? width / 2 : 1;
+    return width;
 }
 
 MemoryShape memory_shape(const Target *target) {
     return (MemoryShape){target->banks, target->bank_bytes, target->sector_bytes};
 }
 
+// The addresses of lanes, and how many wavefronts more than phases they take.
+typedef struct Pattern {
+    int64_t address[MAX_LANES], conflicts;
+} Pattern;
+
+// All addresses differ by one number of words, or by an XOR with one: banks are renamed, the rest is the same.
+static bool same_conflicts(const Pattern *a, const Pattern *b, int lanes, int word_bytes) {
+    bool some = false, moved = true, flipped = true;
+    int64_t step = 0, bits = 0;
+    for (int lane = 0; lane < lanes && (moved || flipped); lane++) {
+        int64_t one = a->address[lane], other = b->address[lane];
+        if ((one < 0) != (other < 0)) return false;
+        if (one < 0) continue;
+        if (!some) step = one - other, bits = one ^ other;
+        some = true;
+        moved &= one - other == step;
+        flipped &= (one ^ other) == bits;
+    }
+    return (moved && step % word_bytes == 0) || (flipped && bits % word_bytes == 0);
+}
+
+// Steps are mostly translations of a few.
+typedef struct Patterns {
+    int count;
+    Pattern items[4];
+} Patterns;
+
 static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step,
-                              int vector, int64_t plus) {
+                              int vector, int64_t plus, Patterns *known) {
     int bytes = type_bytes(access->buf->type);
-    int64_t address[MAX_LANES];
+    Pattern now;
     for (int lane = 0; lane < access->lanes; lane++) {
         const int64_t *element = lane_element(access, step, lane);
-        address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * bytes;
+        now.address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * bytes;
     }
-    SharedCost cost = shared_cost_counted(address, access->lanes, vector * bytes, memory_shape(target));
-    return cost.wavefronts - cost.phases;
+    for (int i = 0; i < known->count; i++)
+        if (same_conflicts(&known->items[i], &now, access->lanes, target->bank_bytes)) return known->items[i].conflicts;
+    SharedCost cost = shared_cost_counted(now.address, access->lanes, vector * bytes, memory_shape(target));
+    now.conflicts = cost.wavefronts - cost.phases;
+    if (known->count < COUNT_OF(known->items)) known->items[known->count++] = now;
+    return now.conflicts;
 }
 
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
-    bool whole = contiguous(access, layout);
-    int pieces = whole ? 1 : access->vector;
-    bool everywhere = access->any_order || access->along_bits ||
-                      layout_keeps_runs(layout, access->vector);   // not only in the first steps
-    AccessCost cost = {.suits = (whole && everywhere) || !access->must_be_contiguous,
+    int width = width_in(access, layout), pieces = access->vector / width;
+    AccessCost cost = {.suits = pieces == 1 || !access->must_be_contiguous,
+                       .width = width,
                        .accesses = (int64_t)access->steps * pieces};
+    Patterns known = {0};
     for (int step = 0; step < access->steps && cost.conflicts <= most; step++)
         for (int piece = 0; piece < pieces; piece++)
-            cost.conflicts += step_conflicts(target, access, layout, step, access->vector / pieces, piece);
+            cost.conflicts += step_conflicts(target, access, layout, step, width, (int64_t)piece * width, &known);
     return cost;
 }

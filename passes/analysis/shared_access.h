@@ -10,11 +10,13 @@ typedef struct SharedAccess {
     Stmt *stmt;
     bool is_store;
     int vector;                // consecutive elements per lane (along the last dim)
+    bool in_pieces;            // where the layout splits the runs, by the widest pieces that it keeps; else by elements
     bool must_be_contiguous;   // cp_async, ldmatrix: the layout must keep the run contiguous
     bool any_order;            // the elements of a run must be contiguous, but in any order
     bool along_bits;           // the elements of a run lie along any dim, where the layout has them together
     bool exact;                // neither guarded by a condition, indexed by data nor split at edges: it surely happens
-    int steps;
+    int64_t times;             // how often the loops around repeat it, in a CTA: an estimate
+    int steps;                 // all of them
     int lanes;
     int64_t *element;   // [steps][lanes][rank]: logical coordinates; first coordinate -1: the lane is idle
 } SharedAccess;
@@ -26,9 +28,10 @@ void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out);
 MemoryShape memory_shape(const Target *target);
 
 // The cost of the access, over all its steps, with `layout` (over the last rank_in dims of the buffer). A layout that
-// splits the runs gives one access per element.
+// splits the runs gives several accesses for one.
 typedef struct AccessCost {
     bool suits;          // false: the access must be contiguous but is not
+    int width;           // elements that a lane moves at once
     int64_t accesses;    // of the warp
     int64_t conflicts;   // wavefronts beyond the minimum
 } AccessCost;

@@ -39,15 +39,6 @@ int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to
     return cost.quarters;
 }
 
-// ---- loops ----
-
-enum { MOST_TRIPS = 1 << 20 };   // of nested loops
-
-int64_t loop_trips(const Inference *inference, const Stmt *stmt, int64_t around) {
-    if (!map_has(inference->trips, stmt)) return around;
-    return smaller(around * (int64_t)(intptr_t)map_get(inference->trips, stmt), MOST_TRIPS);
-}
-
 // ---- memory ----
 
 // Vectors must lie along the map's first value digit. A map that comes from a fragment may be narrower than the memory

@@ -126,8 +126,6 @@ const Layout *layout_copy(Arena *arena, const Layout *layout);   // NULL of NULL
 int64_t conversion_quarters(Inference *inference, const Buf *from, const Buf *to);
 int64_t item_quarters(Inference *inference, const Item *item, const Layout *map);   // one execution by all threads
 int64_t vector_under(const Item *item, const Layout *map);                          // elements of a memory access
-// How often the body is executed where what is around it is executed `around` times; `around` if it is no serial loop.
-int64_t loop_trips(const Inference *inference, const Stmt *stmt, int64_t around);
 
 // ---- placement.c ----
 typedef struct Placement Placement;

@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
 #include "passes/lower/lower.h"
@@ -237,27 +238,9 @@ static void check_tma(Inference *inference, const Stmt *copy) {
     if (why) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
 }
 
-// Of an extent that is not constant: what the target's costs count on, within the bounds that are known.
-static int64_t likely_trips(const Inference *inference, const Stmt *loop, const Facts *facts) {
-    int64_t likely = inference->context->target->costs.trips, product = 1;
-    if (loop->kind == STMT_WHILE) return likely;
-    for (int i = 0; i < loop->loop.count; i++) {
-        const Iter *iter = &loop->loop.iters[i];
-        Range range = range_of(facts, iter_trips(inference->arena, iter));
-        int64_t count = iter_count(iter), at_least = larger(range.low, 0), at_most = larger(range.high, 1);
-        product = smaller(product * (count >= 0 ? count : larger(at_least, smaller(likely, at_most))), INT32_MAX);
-    }
-    return product;
-}
-
-static void note_trips(Inference *inference, const Stmt *stmt, const Facts *facts) {
-    bool serial = stmt->kind == STMT_WHILE || (stmt->kind == STMT_FOR && stmt->loop.kind != LOOP_PARALLEL);
-    if (serial) map_put(inference->trips, stmt, (void *)(intptr_t)likely_trips(inference, stmt, facts));
-}
-
 void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
-    note_trips(inference, stmt, facts);
+    note_trips(inference->trips, inference->context->target, stmt, facts);
     const Stmt *copy = tma_copy(inference->arena, stmt);
     if (copy && !by_bulk(copy)) check_tma(inference, copy);
     if (copy || moves_by_warps(stmt)) return;   // with addresses and lanes of its own

@@ -26,6 +26,7 @@
 // (`search_steps` of the target), and T0536 says where they end it.
 #include "ir/query.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/layout_inference.h"
 #include "support/numbers.h"
@@ -746,7 +747,7 @@ static void count_trips(Inference *inference, const Block *block, int64_t trips)
         Item *item = map_get(inference->item_of, stmt);
         if (item) item->trips = trips;
         if (stmt->kind == STMT_ROLE || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_THREAD) continue;
-        int64_t within = loop_trips(inference, stmt, trips);
+        int64_t within = loop_trips(inference->trips, stmt, trips);
         FOR_EACH_BODY (body, stmt) count_trips(inference, body, within);
     }
 }

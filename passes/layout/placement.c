@@ -24,6 +24,7 @@
 // they stand in. A search walks a family of fragments at a time, those that copies join, since no other takes part.
 #include "ir/build.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/layout/conversion_way.h"
 #include "passes/layout/fragment.h"
@@ -645,7 +646,7 @@ static void place_loop(Placement *p, State *state, const Place *loop) {
     convert_before(p, state, loop, &loop->bodies[0]);
     find_carried(p, state, loop, surely_runs(loop->stmt), &carried);
     State within = copy_state(p, state);
-    p->trips = loop_trips(p->inference, loop->stmt, p->trips);
+    p->trips = loop_trips(p->inference->trips, loop->stmt, p->trips);
     p->loop = loop;
     p->carried = &carried;
     place_all(p, &within, &loop->bodies[0]);

@@ -7,7 +7,8 @@
 //     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes, as for TMA and wgmma);
 //     row-major with the XORs that make the wavefronts of all accesses together the fewest (layout/shared_swizzle.h),
 //     the longest runs first; rows padded by one access, where that adds no more than half a tile.
-// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere.
+// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere. An access in
+// loops counts as often as they repeat it.
 //
 // Offset. Buffers with disjoint live ranges (shared_lifetimes.h) may share bytes: each gets the lowest free aligned offset,
 // largest buffer first. insert-sync, the next pass, orders threads where bytes are shared.
@@ -39,12 +40,13 @@ typedef struct Chooser {
     int64_t cost;         // of `best`
 } Chooser;
 
-// Extra wavefronts and extra accesses; -1: illegal for some access, or no better than the best so far.
+// Extra wavefronts and extra accesses, each as often as it is executed; -1: illegal for some access, or no better than
+// the best so far.
 static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
     int64_t total = 0, least = chooser->best ? chooser->cost : INT64_MAX;
     VEC_EACH_PTR (const SharedAccess, access, chooser->accesses) {
-        AccessCost cost = access_cost(chooser->context->target, access, layout, least - total);
-        total += cost.conflicts + cost.accesses - access->steps;
+        AccessCost cost = access_cost(chooser->context->target, access, layout, (least - total) / access->times);
+        total += access->times * (cost.conflicts + cost.accesses - access->steps);
         if (!cost.suits || total >= least) return -1;
     }
     return total;
@@ -73,7 +75,7 @@ static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, c
     *out = (SwizzleAccess){.width = whole ? access->vector : 1};
     int bytes = (int)out->width * type_bytes(access->buf->type);
     int lanes = phase_lanes(access->lanes, bytes, memory_shape(chooser->context->target));
-    out->phases = access->steps * (access->lanes / lanes) * (whole ? 1 : access->vector);
+    out->phases = access->times * access->steps * (access->lanes / lanes) * (whole ? 1 : access->vector);
     for (int lane = 0; lane < lanes; lane++) {
         int64_t index = index_of(access, shape, lane), expected = first;
         if (index < 0) continue;
@@ -283,12 +285,13 @@ static void report_conflicts(PassContext *context, Func *kernel, SharedAccessVec
         shared_accesses(context, kernel, accesses);
     }
     VEC_EACH (const SharedAccess, access, accesses) {
-        int64_t conflicts = access_cost(context->target, access, access->buf->layout, INT64_MAX).conflicts;
+        AccessCost cost = access_cost(context->target, access, access->buf->layout, INT64_MAX);
         int64_t before = attr_int(access->stmt->attrs, ATTR_CONFLICTS, 0);
-        attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + conflicts);
-        if (conflicts > 0)
+        attr_set_int(context->arena, &access->stmt->attrs, ATTR_CONFLICTS, before + cost.conflicts);
+        if (cost.conflicts > 0)
             REMARK_NOTE(context, access->stmt->loc, T_SHARED_CONFLICTS, access->buf->name,
-                        "%d extra wavefronts for a warp, with layout %s", (int)conflicts,
+                        "%lld extra wavefronts for a warp in %lld accesses of %d bytes a lane, with layout %s",
+                        (long long)cost.conflicts, (long long)cost.accesses, cost.width * type_bytes(access->buf->type),
                         layout_text(context->arena, access->buf->layout));
     }
 }

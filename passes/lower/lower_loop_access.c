@@ -2,17 +2,25 @@
 #include "passes/lower/lower_loop.h"
 
 // ---- vectors: memory is read before the body and written after it, in one access each ----
+//
+// Where the layout of a shared buffer splits a group, its widest pieces are accesses.
 
-static bool keeps_runs(const Buf *buf, int64_t vector) {
-    if (buf->scope != SCOPE_SHARED) return true;
-    bool stages = buf->stage_dims == 0 || layout_size_out(buf->layout) % vector == 0;
-    return stages && layout_keeps_runs(buf->layout, vector);
+static int64_t kept_run(const Buf *buf, int64_t vector) {
+    if (buf->scope != SCOPE_SHARED) return vector;
+    int64_t tile = buf->stage_dims ? layout_size_out(buf->layout) : vector;
+    while (vector > 1 && (tile % vector || !layout_keeps_runs(buf->layout, vector))) vector /= 2;
+    return vector;
+}
+
+// Elements of an access; 1: it is none of vectors.
+static int64_t access_width(const Version *version, const TileAccess *access) {
+    bool possible = version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
+                    access_in_vectors(version->loop, version->accesses, access, version->fast);
+    return possible ? kept_run(access->buf, version->vector) : 1;
 }
 
 static bool is_vector_access(const Version *version, const TileAccess *access) {
-    return version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
-           access_in_vectors(version->loop, version->accesses, access, version->fast) &&
-           keeps_runs(access->buf, version->vector);
+    return access_width(version, access) > 1;
 }
 
 // The source's condition of the access, and that the group is within the tensor.
@@ -22,9 +30,12 @@ static Expr *group_guard(Version *version, const TileAccess *access) {
     return e_both(version->arena, condition, guard_of(version, access->buf, access->count, indices));
 }
 
-// Element e of the group, in physical coordinates.
-static Region *run_place(Version *version, const TileAccess *access, Expr *e) {
-    Expr **indices = access_at(version, access, version->first);
+// Element e of the group's piece that begins with element `first`, in physical coordinates.
+static Region *run_place(Version *version, const TileAccess *access, int64_t first, Expr *e) {
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int d = 0; d < version->loop->rank; d++)
+        at[d] = d == version->fast && first ? e_plus(version->arena, version->first[d], first) : version->first[d];
+    Expr **indices = access_at(version, access, at);
     Region *place = lower_place(version->lower, access->buf, access->count, indices);
     RegionDim *last = &place->dims[place->count - 1];
     last->start = e_add(version->arena, last->start, e);
@@ -36,8 +47,8 @@ static Buf *new_temporary(Version *version, const TileAccess *access, Block *out
     return block_local(version->arena, out, name, access->buf->type, version->vector, version->loop->origin->loc);
 }
 
-static Block *element_loop(Version *version, LoopKind kind, Span loc, Expr **e, Block *out) {
-    return lower_counted(version->lower, kind, "e", 0, version->vector, loc, e, out);
+static Block *element_loop(Version *version, LoopKind kind, int64_t count, Span loc, Expr **e, Block *out) {
+    return lower_counted(version->lower, kind, "e", 0, count, loc, e, out);
 }
 
 static void load_group(Version *version, const TileAccess *access, Block *out) {
@@ -48,23 +59,31 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
     if (guard) {
         Stmt *choice = s_if(arena, guard);
         block_push(arena, out, choice);
-        Block *zeros = element_loop(version, LOOP_UNROLL, loc, &e, &choice->if_.otherwise);
+        Block *zeros = element_loop(version, LOOP_UNROLL, version->vector, loc, &e, &choice->if_.otherwise);
         block_store1(arena, zeros, local, e, e_zero(arena, local->type));
         out = &choice->if_.then;
     }
-    Block *body = element_loop(version, LOOP_VECTORIZED, loc, &e, out);
-    block_store1(arena, body, local, e, e_load_at(arena, run_place(version, access, e)));
+    int64_t width = access_width(version, access);
+    for (int64_t first = 0; first < version->vector; first += width) {
+        Block *body = element_loop(version, LOOP_VECTORIZED, width, loc, &e, out);
+        Expr *value = e_load_at(arena, run_place(version, access, first, e));
+        block_store1(arena, body, local, e_plus(arena, e, first), value);
+    }
     map_put(version->temporaries, access->load, local);
 }
 
 static void store_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
     Expr *guard = e_both(arena, group_guard(version, access), version->first_replica), *e;
-    Block *body = element_loop(version, LOOP_VECTORIZED, access->store->loc, &e, block_if(arena, out, guard));
-    Region *place = run_place(version, access, e);
-    Expr *value = e_load1(arena, map_get(version->temporaries, access->store), e);
-    if (access->adds) BLOCK_CALL(arena, body, (Span){0}, OP_ATOMIC_ADD, arg_region(place), arg_value(value));
-    else block_push(arena, body, s_store_at(arena, place, value));
+    int64_t width = access_width(version, access);
+    out = block_if(arena, out, guard);
+    for (int64_t first = 0; first < version->vector; first += width) {
+        Block *body = element_loop(version, LOOP_VECTORIZED, width, access->store->loc, &e, out);
+        Region *place = run_place(version, access, first, e);
+        Expr *value = e_load1(arena, map_get(version->temporaries, access->store), e_plus(arena, e, first));
+        if (access->adds) BLOCK_CALL(arena, body, (Span){0}, OP_ATOMIC_ADD, arg_region(place), arg_value(value));
+        else block_push(arena, body, s_store_at(arena, place, value));
+    }
 }
 
 void group_in_vectors(Version *version, Block *out) {
@@ -76,7 +95,8 @@ void group_in_vectors(Version *version, Block *out) {
         else load_group(version, access, out);
     }
     int mark = facts_mark(facts);
-    Block *body = element_loop(version, LOOP_UNROLL, version->loop->origin->loc, &version->element, out);
+    Block *body =
+        element_loop(version, LOOP_UNROLL, version->vector, version->loop->origin->loc, &version->element, out);
     version->index_[version->fast] = e_add(arena, version->first[version->fast], version->element);
     version_block(version, &version->loop->body, body);
     facts_release(facts, mark);
@@ -120,7 +140,7 @@ bool can_start(const Version *version) {
     if (!version->loop->is_async || !is_plain_copy(version->arena, version->loop, accesses)) return false;
     int64_t bytes = version->vector * type_bytes(vec_last(accesses).buf->type);
     for (int a = accesses->count - 2; a < accesses->count && version->vector > 1; a++)
-        if (!is_vector_access(version, &accesses->items[a])) return false;
+        if (access_width(version, &accesses->items[a]) != version->vector) return false;
     return bytes == 4 || bytes == 8 || bytes == 16;   // widths of cp.async (PTX ISA, cp.async)
 }
 
@@ -137,7 +157,7 @@ void start_group(Version *version, Block *out) {
     for (int d = 0; d < load->count; d++) from[d] = start_index(version, load, d);
     Expr *valid = valid_elements(version, load, from);
     BLOCK_CALL(arena, block_if(arena, out, version->first_replica), version->loop->origin->loc, OP_CP_ASYNC,
-               arg_region(run_place(version, store, e_int(arena, 0))),
+               arg_region(run_place(version, store, 0, e_int(arena, 0))),
                arg_region(region_element(arena, load->buf, load->count, from)), arg_int(arena, version->vector),
                arg_value(valid));
 }
