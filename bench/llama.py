@@ -23,6 +23,8 @@ import tilec.torch
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 BF16, F32, I32 = torch.bfloat16, torch.float32, torch.int32
+# gemm_swiglu's tile for up to 16 rows of the 8B shapes on Hopper, tuned as its peer is: 128 of them are one wave (docs/notebook/performance.md).
+FEW_ROWS = {"BM": 64, "BN": 112, "BK": 64, "STAGES": 5, "namespace": "tilec_few_rows"}
 TOLERANCE = 2e-2   # of bf16 through a block of nine kernels
 
 
@@ -41,11 +43,12 @@ class Shape:
 SMALL = Shape(hidden=256, heads=4, groups=2, head_dim=64, intermediate=96, page=16)
 
 
-def kernels(shape):
+def kernels(shape, rows):
+    tuned = rows <= 16 and torch.cuda.is_available() and torch.cuda.get_device_capability()[0] == 9
     load = lambda file, **options: tilec.torch.load(EXAMPLES / f"{file}.tile", pdl=True, **options)
     return {**load("rmsnorm", only=["rmsnorm"], independent=["w"]), **load("gemm", independent=["B"]),
             **load("rotary_append", independent=["cosine", "sine", "position", "slot"]),
-            **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"]),
+            **load("gemm_residual", independent=["B"]), **load("gemm_swiglu", independent=["G", "U"], **(FEW_ROWS if tuned else {})),
             **load("attention_paged", only=["attention_paged"], independent=["table", "length"]),
             **load("attention", CAUSAL=True, GROUP=shape.heads // shape.groups, namespace="tilec_causal")}
 
@@ -97,7 +100,7 @@ class Ours:
     """The block on tilec's kernels."""
 
     def __init__(self, case):
-        self.case, self.k = case, kernels(case.shape)
+        self.case, self.k = case, kernels(case.shape, case.batch * case.tokens)
         self.keys, self.values = case.keys.clone(), case.values.clone()
 
     def attention(self, q, k, v):
