@@ -42,6 +42,12 @@ if(TARGET tilec)
     set_tests_properties(random_conversions_${target} PROPERTIES TIMEOUT 1800)
     tilec_tier("release:2" random_conversions_${target})
   endforeach()
+  # What Nsight Compute is to count of two of them, of which one goes by matrix instructions.
+  add_test(NAME conversion_wavefronts COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/../gpu/conversion_wavefronts.py prepare
+                                              $<TARGET_FILE:tilec> ${CMAKE_CURRENT_BINARY_DIR}/wavefronts --count 2 --seed 50)
+  set_tests_properties(conversion_wavefronts PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+                       REQUIRED_FILES "${CMAKE_CURRENT_LIST_DIR};${CMAKE_CURRENT_LIST_DIR}/../gpu/conversion_wavefronts.py")
+  tilec_tier("release:1" conversion_wavefronts)
   # Views of shared tiles that products read.
   add_test(NAME random_views COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_views.py $<TARGET_FILE:tilec> --count 30)
   tilec_tier("release:1" random_views)
