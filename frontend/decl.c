@@ -181,6 +181,7 @@ void take_layout(Sema *s, Buf *buf, const Node *node) {
     if (node->kind == N_CALL) buf->layout = named_layout(s, node, buf);
     else buf->layout = fragment ? read_distribution(s, node) : read_layout(s, node, type_bits(buf->type));
     if (!buf->layout) return;
+    buf->given = true;
     int rank = fragment ? buf->layout->rank_out : buf->layout->rank_in;
     bool fits = fragment ? rank == buf->rank && buf->layout->rank_in == 2 : rank <= buf->rank;
     if (buf->scope == SCOPE_SHARED) buf->stage_dims = fits ? buf->rank - rank : 0;

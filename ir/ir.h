@@ -161,6 +161,7 @@ struct Buf {
     bool lowered;   // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
     const Layout
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
+    bool given;       // the source gives the layout (not in the text)
     int stage_dims;   // leading dims that the layout passes through (slots)
     Buf *alias_of;    // shares that buffer's storage
     const struct Im2col *im2col;   // global: a view of the tensor alias_of; NULL: none

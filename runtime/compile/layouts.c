@@ -112,19 +112,35 @@ static void html_accesses(const Page *page, const Buf *buf) {
 
 // ---- mechanisms ----
 
+static const char *swizzled_text(Arena *arena, int64_t bytes) {
+    return bytes ? arena_printf(arena, "swizzled in %lld bytes", (long long)bytes) : "not swizzled";
+}
+
+// The boxes of a staging tile that TMA stores: whole ones, or the narrower last one.
+static const char *stored_text(const Page *page, const Stmt *stmt, const Region *region) {
+    TmaStore store;
+    if (!via_is(stmt, VIA_TMA_STORE) || tma_epilogue_problem(page->target, stmt, &store)) return NULL;
+    bool whole = region == copy_of(stmt).stage;
+    if (!whole && region != copy_of(stmt).tail) return NULL;
+    int64_t count = store.strips * (whole ? store.chunks : 1), columns = whole ? store.columns : store.tail;
+    int64_t swizzle = whole ? store.columns * type_bytes(region->buf->type) : store.tail_swizzle;
+    return arena_printf(page->arena, "line %d, stored by TMA: %lld box%s of %lld x %lld, %s", stmt->loc.line,
+                        (long long)count, count > 1 ? "es" : "", (long long)store.rows, (long long)columns,
+                        swizzled_text(page->arena, swizzle));
+}
+
 // A tile of TMA or wgmma, whose layout they ask for.
 static const char *mechanism_text(const Page *page, const Stmt *stmt, const Region *region) {
     TmaPanels panels;
     bool copies = via_is(stmt, VIA_TMA), product = via_is(stmt, VIA_WGMMA);
+    if (via_is(stmt, VIA_TMA_STORE)) return stored_text(page, stmt, region);
     if ((!copies && !product) || tma_panels_problem(region->buf, &panels)) return NULL;
-    const char *swizzle =
-        panels.swizzle ? arena_printf(page->arena, "swizzled in %d bytes", panels.swizzle) : "not swizzled";
     const char *what =
         copies ? arena_printf(page->arena, "TMA: %lld box%s", (long long)panels.count, panels.count > 1 ? "es" : "")
                : arena_printf(page->arena, "wgmma: operand along %s, panels",
                               region->transposed == (region == gemm_of(stmt).b) ? "k" : "m or n");
     return arena_printf(page->arena, "line %d, %s of %lld x %lld, %s", stmt->loc.line, what, (long long)panels.rows,
-                        (long long)panels.columns, swizzle);
+                        (long long)panels.columns, swizzled_text(page->arena, panels.swizzle));
 }
 
 typedef VEC(const char *) Texts;
@@ -148,10 +164,10 @@ static Texts mechanisms_of(const Page *page, const Buf *buf) {
 // Why a shared buffer has its layout.
 static const char *reason_of(const Page *page, const Buf *buf, const Texts *mechanisms) {
     int accesses = 0;
+    if (buf->given) return "given by the source";
     for (int i = 0; i < page->accesses.count; i++) accesses += page->accesses.items[i].buf == buf;
     if (mechanisms->count) return "as TMA and wgmma take it";
-    return accesses ? "by the wavefronts of its accesses, if the source gives no layout"
-                    : "no access of a warp asks for one";
+    return accesses ? "by the wavefronts of its accesses" : "no access of a warp asks for one";
 }
 
 // ---- reasons of fragments ----
@@ -167,6 +183,7 @@ static const char *product_role(const Stmt *stmt, const Buf *buf) {
 static const char *fragment_reason(const Page *page, const Buf *buf) {
     const char *moves = NULL, *result = NULL;
     int64_t widest = 0;
+    if (buf->given) return "given by the source";
     FOR_EACH_STMT (stmt, &page->func->body) {
         const char *role = product_role(stmt, buf);
         int line = stmt->loc.line;
