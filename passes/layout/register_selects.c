@@ -5,8 +5,9 @@
 //     parallel (r in 32) v[r, idx[r]] = x;       =>    let at = idx[r]; if (at == 0) v[r, 0] = x; ...
 //
 //     copy(w[0 +: 12, :], v[4 +: 12, :])         =>    parallel (i in 12, j in 64) v[i + 4, j] = w[i, j];    and then so
+//     copy(v[16 +: 32, :], w)                    =>    v[16 +: 16, :] to w[0 +: 16, :], v[32 +: 16, :] to w[16 +: 16, :]
 //
-// Constant indices make layout inference keep the dim in the registers of one thread. It is done where it costs no more
+// Slices that are a digit of their dim need no selections: the last form is taken where those are dear. Constant indices make layout inference keep the dim in the registers of one thread. It is done where it costs no more
 // than to write the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
 #include "ir/build.h"
 #include "ir/query.h"
@@ -182,6 +183,75 @@ static void store_whole_dims(Arena *arena, TileLoop *loop) {
     loop->clip = e_both(arena, inside, loop->clip ? subst_expr(subst, loop->clip) : NULL);
 }
 
+// The largest extent in which slices of the loop's dim are slices of every fragment's; 0: an index is no sum with a
+// constant.
+static int64_t slice_extent(Arena *arena, const TileLoop *loop, const TileAccessVec *accesses, int dim) {
+    int64_t slice = loop->extents[dim], start;
+    Subst *first = subst_new(arena);
+    subst_var(first, loop->iters[dim], e_int(arena, 0));
+    VEC_EACH (const TileAccess, access, accesses)
+        for (int d = 0; d < access->count && access->buf->scope == SCOPE_FRAGMENT; d++) {
+            if (!expr_uses_var(access->indices[d], loop->iters[dim])) continue;
+            if (!expr_const(subst_expr(first, access->indices[d]), &start)) return 0;
+            slice = gcd64(gcd64(slice, start), buf_extent(access->buf, d));
+        }
+    return slice;
+}
+
+static void slice_loop(Arena *arena, const TileLoop *loop, int dim, int64_t from, int64_t extent, TileLoop *out) {
+    Subst *subst = subst_new(arena);
+    *out = *loop;
+    for (int d = 0; d < loop->rank; d++) {
+        Var *old = loop->iters[d];
+        out->iters[d] = var_new(arena, old->name, VAR_ITER, TYPE_I64, old->loc);
+        subst_var(subst, old, e_plus(arena, e_var(arena, out->iters[d]), d == dim ? from : 0));
+    }
+    out->extents[dim] = extent;
+    out->body = (Block){0};
+    clone_block(arena, subst, &loop->body, &out->body);
+    if (loop->clip) out->clip = subst_expr(subst, loop->clip);
+}
+
+static Stmt *loop_over(Arena *arena, const TileLoop *loop);
+
+// Slices of a copy between two buffers, of which layouts say each. (v[16 +: 32] is v[16 +: 16] and v[32 +: 16].)
+static bool push_slices(Arena *arena, const TileLoop *loop, int dim, Block *out) {
+    TileAccessVec accesses = {0};
+    tile_accesses(arena, loop, &accesses);
+    if (dim == loop->rank) {
+        if (needs_selects(loop, &accesses)) return false;
+        block_push(arena, out, loop_over(arena, loop));
+        return true;
+    }
+    int64_t extent = loop->extents[dim], slice = slice_extent(arena, loop, &accesses, dim);
+    if (slice == extent) return push_slices(arena, loop, dim + 1, out);
+    for (int64_t from = 0; from < extent && slice > 1; from += slice) {
+        TileLoop one;
+        slice_loop(arena, loop, dim, from, slice, &one);
+        if (!push_slices(arena, &one, dim + 1, out)) return false;
+    }
+    return slice > 1;
+}
+
+// A load that no layout follows takes more clocks by selections than to write the tile to shared memory and to read it.
+static bool selects_are_dear(const PassContext *context, const TileLoop *loop, const TileAccessVec *accesses) {
+    Selects selects = {.context = context, .arena = context->arena, .loop = loop_over(context->arena, loop)};
+    VEC_EACH (const TileAccess, access, accesses) {
+        bool loads = access->buf->scope == SCOPE_FRAGMENT && !access->is_store;
+        if (loads && dynamic_dim(&selects, access->buf, access->count, access->indices) >= 0 &&
+            !is_cheap(&selects, access->buf, access->count, access->indices))
+            return true;
+    }
+    return false;
+}
+
+static bool is_within_one(const TileAccessVec *accesses) {
+    VEC_EACH (const TileAccess, access, accesses)
+        VEC_EACH (const TileAccess, other, accesses)
+            if (access != other && access->buf == other->buf) return true;
+    return false;
+}
+
 static Stmt *loop_over(Arena *arena, const TileLoop *loop) {
     Span loc = loop->origin->loc;
     Stmt *out = s_for(arena, LOOP_PARALLEL, loop->iters[0], e_int(arena, 0), e_int(arena, loop->extents[0]));
@@ -211,13 +281,22 @@ static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         block_push(mapper->arena, out, stmt);
         return;
     }
+    Block slices = {0};
+    bool sliced = selects_are_dear(mapper->user, &loop, &accesses) && !is_within_one(&accesses) &&
+                  push_slices(mapper->arena, &loop, 0, &slices);
+    if (sliced) {
+        FOR_EACH_ITEM (slice, &slices) block_push(mapper->arena, out, slice);
+        mapper->changed = true;
+        return;
+    }
     store_whole_dims(mapper->arena, &loop);
     block_push(mapper->arena, out, loop_over(mapper->arena, &loop));
     mapper->changed = true;
 }
 
 bool regions_as_loops(PassContext *context, Func *kernel) {
-    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = region_as_loop}, &kernel->body);
+    return rewrite_block(&(StmtMapper){.arena = context->arena, .stmt = region_as_loop, .user = context},
+                         &kernel->body);
 }
 
 bool select_registers(PassContext *context, Func *kernel) {
