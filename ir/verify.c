@@ -111,25 +111,52 @@ static bool moves_between(const Stmt *stmt, Scope from, Scope to) {
     return transpose.src->buf->scope == from && transpose.dst->buf->scope == to;
 }
 
-// Whether the statement is one that the mechanism (via.def) does.
-static bool via_fits(const Stmt *stmt, Via via) {
-    enum {
-        MOVE = 1,
-        PRODUCT = 2,
-        TILE = 4,
-        STORE = 8,
-        SHARED = 16,
-        ADDITION = 32,
-        FRAGMENTS = 64,
-        LOAD = 128,
-        UNLOAD = 256
-    };
+// ---- mechanisms ----
+
+// Bits of what a mechanism (via.def) does.
+enum {
+    MOVE = 1,
+    PRODUCT = 2,
+    TILE = 4,
+    STORE = 8,
+    SHARED = 16,
+    ADDITION = 32,
+    FRAGMENTS = 64,
+    LOAD = 128,
+    UNLOAD = 256
+};
+static const struct {
+    int what;
+    const char *form;
+} forms[] = {{MOVE, "copies, transposes and gathers"},
+             {PRODUCT, "gemms"},
+             {TILE, "copies between a box of a tensor and a shared tile with dims in the same order"},
+             {STORE, "copies of fragments to tensors"},
+             {SHARED, "copies within shared memory"},
+             {ADDITION, "`parallel` loops of atomic_add to a tensor"},
+             {FRAGMENTS, "copies between fragments"},
+             {LOAD, "copies from shared memory to fragments"},
+             {UNLOAD, "copies from fragments to shared memory"}};
+
+static int via_does(Via via) {
     static const int does[] = {
 #define VIA(NAME, text, what, meaning) [VIA_##NAME] = (what),
 #include "ir/via.def"
 #undef VIA
     };
-    int what = does[via];
+    return does[via];
+}
+
+static const char *via_forms(Arena *arena, Via via) {
+    const char *text = NULL;
+    for (int i = 0; i < (int)COUNT_OF(forms); i++)
+        if (via_does(via) & forms[i].what)
+            text = text ? arena_printf(arena, "%s, and %s", text, forms[i].form) : forms[i].form;
+    return text;
+}
+
+static bool via_fits(const Stmt *stmt, Via via) {
+    int what = via_does(via);
     return (what & MOVE && moves_elements(stmt)) || (what & PRODUCT && multiplies(stmt)) ||
            (what & TILE && (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt))) ||
            (what & STORE && is_fragment_to_global_copy(stmt)) || (what & ADDITION && adds_elements(stmt)) ||
@@ -145,8 +172,11 @@ static void check_mechanism(Verifier *v, const Stmt *stmt) {
     Via via = via_of(stmt);
     if (text && via == VIA_NONE)
         REPORT(v, stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VIA), "one of the mechanisms in docs/reference/language.md");
-    else if (via != VIA_NONE && !via_fits(stmt, via))
-        REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", text));
+    else if (via != VIA_NONE && !via_fits(stmt, via)) {
+        v->broken = true;
+        Diag *d = diag(v->sink, stmt->loc, T_ATTRIBUTE_PLACE, arena_printf(v->arena, "via(%s)", text));
+        diag_note(d, "it stands at %s", via_forms(v->arena, via));
+    }
     if (!attr_get(stmt->attrs, ATTR_TF32)) return;
     bool rounds_to_tf32 = is_global_to_shared_copy(stmt) && ARG(stmt, COPY, dst).region->buf->type == TYPE_F32;
     if (!rounds_to_tf32) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TF32));
