@@ -9,7 +9,7 @@
 // logical_divide zipped_divide tiled_divide flat_divide logical_product zipped_product tiled_product flat_product
 // blocked_product raked_product crd2idx idx2crd slice eval swizzle swizzle_eval, and TileLang's full, half and quarter
 // bank layouts: `full rows columns bits i j` gives the columns `index shape element` of golden/swizzle.tsv.
-// JSON operations: those of layout/linear.h and layout/encoding.h, by the names of golden/linear.jsonl.
+// JSON operations: those of layout/linear.h and layout/calculator/encoding.h, by the names of golden/linear.jsonl.
 #pragma once
 #include "support/arena.h"
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// Conversions between register layouts, explained (layout/conversion.h).
+// Conversions between register layouts, explained (layout/calculator/conversion.h).
 #pragma once
 #include "layout/calculator/conversion.h"
 #include "layout/calculator/draw.h"

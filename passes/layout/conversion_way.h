@@ -1,4 +1,5 @@
-// The cheapest way from one layout of a fragment to another (layout/conversion.h), by the costs of the target.
+// The cheapest way from one layout of a fragment to another (layout/shuffle.h, layout/shared_way.h), by the costs of the
+// target.
 #pragma once
 #include "passes/pass.h"
 
