@@ -279,9 +279,12 @@ static bool role_wgmma(Selector *s, const Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     WgmmaInfo info;
     if (s->fallback || !role || stmt->call.is_async || !is_handed(gemm.a) || !is_handed(gemm.b)) return false;
-    if (wgmma_problem(s->arena, s->target, stmt, &info)) return false;
-    if (role->role.threads % group || first % group) {
-        REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name);
+    const char *why = wgmma_reason(s->arena, s->target, stmt, &info);
+    if (why && !info.n) return false;   // no instruction
+    if (!why && (role->role.threads % group || first % group))
+        why = "the role is not whole warpgroups: give it a multiple of 128 threads, behind roles of such sizes only";
+    if (why) {
+        REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name, why);
         return false;
     }
     return region_extent(gemm.acc, 0) % (role->role.threads / group * info.m) == 0;
