@@ -225,6 +225,16 @@ static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, boo
     return !why;
 }
 
+// The same in a kernel that will be warp-specialized, whose producer loads and whose consumers store accumulators.
+static bool role_copies_by_tma(Selector *s, const Stmt *stmt) {
+    const char *why =
+        is_shared_to_global_copy(stmt)
+            ? "a warp-specialized kernel stores fragments by TMA: copy one to the tensor, or write `@no_specialize`"
+            : tma_load_problem(s->target, stmt);
+    if (why) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
+    return !why;
+}
+
 // Whether bulk copies are used, because of `@via(bulk)` in the source only: cp.async is as fast in all measurements
 // (docs/notebook/performance.md, "Rows").
 static bool copies_by_bulk(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
@@ -486,7 +496,9 @@ static void select_way(Selector *s, Stmt *stmt, const Facts *facts) {
     }
     bool line = by_bulk(stmt), asked = line || via_is(stmt, VIA_TMA);
     asked &= (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt)) && !copy_of(stmt).bar;
-    if (asked && (line ? copies_by_bulk(s, stmt, facts, true) : s->specialized || copies_by_tma(s, stmt, facts, true)))
+    if (asked && (line             ? copies_by_bulk(s, stmt, facts, true)
+                  : s->specialized ? role_copies_by_tma(s, stmt)
+                                   : copies_by_tma(s, stmt, facts, true)))
         return;
     if (asked) via_set(s->arena, stmt, VIA_NONE);   // another mechanism
     if (via_of(stmt) != VIA_NONE) return;
