@@ -384,7 +384,7 @@ static Walk walk_of(const Agent *agent, const Im2colCode *im2col, const CallArg 
         walk.stride[i] = w->stride;
         walk.lower[i] = -w->padding;
         walk.upper[i] = (agent->regs[w->positions].i[lane] - 1) * w->stride - w->padding;
-        walk.offset[i] = agent->regs[offsets[i].slot].i[lane];
+        walk.offset[i] = (uint16_t)agent->regs[offsets[i].slot].i[lane];
     }
     return walk;
 }
@@ -397,7 +397,8 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
     const CallArg *tile = store ? &CALL_ARG(call, TMA_STORE, src) : &CALL_ARG(call, TMA_LOAD, dst);
     BulkCopy box = {.store = store, .adds = adds, .map = map->map, .pc = agent->pc, .lane = lane};
     box.tensor = machine_mem(cta->machine, box.map->mem);
-    for (int d = 0; d < box.map->rank; d++) box.at[d] = agent->regs[call->args[coordinates + d].slot].i[lane];
+    for (int d = 0; d < box.map->rank; d++)   // a coordinate has 32 bits, an offset 16
+        box.at[d] = (int32_t)agent->regs[call->args[coordinates + d].slot].i[lane];
     if (map->im2col) box.walk = walk_of(agent, map->im2col, &call->args[coordinates + box.map->rank], lane);
     if (store && !store_fits(agent, &box, op_info(call->op)->text)) return;
     if (!box_place(agent, tile->place, lane, &box)) return;

@@ -86,11 +86,36 @@ static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 
-// The box's coordinates as operands: how many.
+// A coordinate has 32 bits. One that may be beyond `most` becomes the nearest that has: no tensor with a map reaches
+// that far (select), so the box is outside of it as before.
+static Expr *fitted(const Lower *lower, Expr *value, int64_t most) {
+    const Range range = range_of(lower->facts, value);
+    Expr *highest = e_int(lower->arena, INT32_MAX);
+    bool high = range.high > most && !prove(lower->facts, e_binary(lower->arena, BIN_LE, value, highest));
+    if (high) value = e_min(lower->arena, value, highest);
+    return range.low < INT32_MIN ? e_max(lower->arena, value, e_int(lower->arena, INT32_MIN)) : value;
+}
+
+// The box's coordinates as operands: how many. A start that a load may let wrap comes back as negative, with all of its
+// box below 0; a store must not begin there. Beyond a start that fits, a tile's own reach is as harmless. (The row of
+// windows is divided before it is a coordinate.)
 static int set_coordinates(Lower *lower, const Region *region, int64_t columns, Expr *rows, bool loads, Arg *out) {
+    const int64_t wrapping = UINT32_MAX - (int64_t)tma_facts.max_box;
     Expr *at[MOST_COORDINATES];
-    int count = tensor_map_coordinates(lower->arena, region, columns, rows, loads, at);
-    for (int i = 0; i < count; i++) out[i] = arg_value(lower_simple(lower, lower_expr(lower, at[i])));
+    Region from = *region;
+    bool windows = region->buf->im2col && !im2col_is_merged(region->buf), far = windows;
+    from.dims = arena_copy(lower->arena, region->dims, sizeof *region->dims * (size_t)region->count);
+    for (int d = windows ? from.count - 1 : 0; d < from.count; d++) {   // first the starts, so that no sum wraps
+        RegionDim *dim = &from.dims[d];
+        Expr *start = fitted(lower, dim->start, loads ? wrapping - dim->tile : INT32_MAX);
+        far |= start != dim->start;
+        dim->start = start;
+    }
+    int count = tensor_map_coordinates(lower->arena, &from, columns, rows, loads, at);
+    for (int i = 0; i < count; i++) {
+        Expr *simple = lower_simple(lower, lower_expr(lower, at[i]));
+        out[i] = arg_value(far ? fitted(lower, simple, loads ? wrapping : INT32_MAX) : simple);
+    }
     return count;
 }
 

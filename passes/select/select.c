@@ -53,6 +53,7 @@ typedef struct Selector {
     bool fallback;      // the variant without facts: gives no remarks about them
     bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
     bool channels;      // it has channels, so that its roles take wgmma and TMA
+    bool boxes;         // it has tensor maps
     bool changed;
     const KernelUses *uses;   // NULL: not asked for yet
 } Selector;
@@ -182,8 +183,23 @@ static void want_corners(Selector *s, const Facts *facts, const Buf *view) {
     }
 }
 
+static Expr *below_limit(Selector *s, Expr *extent) {
+    return e_lt(s->arena, extent, e_int(s->arena, INT64_C(1) << 31));
+}
+
+// Coordinates reach every element. (Dims are small anyway: want_small_dims.)
+static void want_reach(Selector *s, Expr *extent) {
+    Facts *facts = facts_new(s->arena, s->kernel);
+    for (int i = 0; i < s->kernel->dims.count; i++)
+        facts_assume(facts, below_limit(s, e_var(s->arena, s->kernel->dims.items[i])), true);
+    want_fact(s, facts, below_limit(s, extent));
+}
+
 static void want_map(Selector *s, const Facts *facts, Buf *buf, bool boxes, bool writes) {
     Buf *tensor = buf_viewed(buf);
+    s->boxes |= boxes;
+    for (int d = 0; boxes && d < tensor->rank; d++) want_reach(s, tensor->shape[d]);
+    if (boxes && buf->im2col && im2col_is_merged(buf)) want_reach(s, buf->shape[0]);
     if (buf->im2col && !im2col_is_merged(buf)) want_corners(s, facts, buf);
     want_aligned(s, facts, tensor, tma_facts.unit_bytes);
     for (int d = 0; boxes && d < tensor->rank; d++) {
@@ -348,11 +364,8 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 static void want_small_dims(Selector *s) {
     Facts *facts = facts_new(s->arena, s->kernel);
-    Expr *limit = e_int(s->arena, INT64_C(1) << 31);
-    for (int i = 0; i < s->kernel->dims.count; i++) {
-        Expr *fact = e_lt(s->arena, e_var(s->arena, s->kernel->dims.items[i]), limit);
-        if (!prove(facts, fact)) want(s, fact);
-    }
+    for (int i = 0; i < s->kernel->dims.count; i++)
+        want_fact(s, facts, below_limit(s, e_var(s->arena, s->kernel->dims.items[i])));
 }
 
 // ---- mechanisms ----
@@ -547,8 +560,8 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (s.fallback) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
     kernel_walk(s.arena, kernel, want_map_stmt, &s);
+    if (s.wanted.count > 0 || s.boxes) want_small_dims(&s);
     if (s.wanted.count == 0) return false;
-    want_small_dims(&s);
 
     if (!attr_get(kernel->attrs, ATTR_TILE_VARIANT)) {
         Func *fallback = clone_func(s.arena, kernel);
