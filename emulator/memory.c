@@ -160,7 +160,7 @@ static Mask beyond_span(const Agent *agent, const Place *place, const Mem *mem, 
         bool fits;
         if (mem->scope == SCOPE_GLOBAL) {
             int64_t index = agent->regs[place->index[last]].i[place->varying[last] ? l : 0];
-            fits = index + spans[l] <= mem->shape[last] && mem->stride[last] == 1;
+            fits = spans[l] <= mem->shape[last] - index && mem->stride[last] == 1;
         } else {
             fits = offsets[l] + spans[l] <= mem->elements;
         }

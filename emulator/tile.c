@@ -50,7 +50,13 @@ struct PendingTile {
 // ---- views ----
 static bool inside(const ViewDim *dim, int64_t at, bool *clipped) {
     *clipped = at >= dim->clip;
-    return !*clipped && (uint64_t)(dim->start + at) < (uint64_t)dim->size;
+    return !*clipped && (uint64_t)dim->start + (uint64_t)at < (uint64_t)dim->size;
+}
+
+// Beyond the last integer there is none.
+static int64_t row_number(const ViewDim *dim, int64_t at) {
+    int64_t row;
+    return __builtin_add_overflow(dim->start, at, &row) ? -1 : row;
 }
 
 static void report_outside(Agent *agent, const Mem *mem, int64_t index, int dim_size) {
@@ -115,7 +121,8 @@ static void check_local_range(Agent *agent, const View *view) {   // shared memo
     if (view->mem->scope == SCOPE_GLOBAL) return;
     for (int d = 0; d < view->rank; d++) {
         const ViewDim *dim = &view->dims[d];
-        int64_t last = dim->start + (dim->clip < dim->extent ? dim->clip : dim->extent) - 1;
+        int64_t reach = smaller(dim->clip, dim->extent) - 1, last;
+        if (__builtin_add_overflow(dim->start, reach, &last)) last = INT64_MAX;
         if (dim->start < 0) report_outside(agent, view->mem, dim->start, (int)dim->size);
         else if (last >= dim->size) report_outside(agent, view->mem, last, (int)dim->size);
     }
@@ -144,8 +151,10 @@ static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit)
     if (view->nothing || !view->elements) return;
     ViewDim whole = {1, 0, 1, 1, 0};
     const ViewDim *last = view->rank ? &view->dims[view->rank - 1] : &whole;
-    int64_t low = larger(-last->start, 0), high = smaller(last->clip, last->extent);
-    if (last->start + high > last->size) high = last->size - last->start;
+    int64_t high = smaller(last->clip, last->extent);
+    if (last->start <= -high || last->start >= last->size) return;   // a start may be any integer
+    int64_t low = larger(-last->start, 0);
+    high = smaller(high, last->size - last->start);
     if (low >= high) return;
     int64_t rows = view->elements / last->extent, digits[MAX_RANK] = {0};
     for (int64_t row = 0; row < rows; row++) {
@@ -153,9 +162,9 @@ static void view_rows(Agent *agent, const View *view, Word *words, ViewFn visit)
         bool there = true, clipped;
         for (int d = 0; d < view->rank - 1 && there; d++) {
             there = inside(&view->dims[d], digits[d], &clipped);
-            offset += (view->dims[d].start + digits[d]) * view->dims[d].stride;
+            if (there) offset += (view->dims[d].start + digits[d]) * view->dims[d].stride;
         }
-        if (view->windows.code) there = there && windows_row(view, view->dims[0].start + digits[0], &offset);
+        if (view->windows.code) there = there && windows_row(view, row_number(&view->dims[0], digits[0]), &offset);
         if (there)
             visit(agent, view, offset, last->stride, high - low, words ? words + row * last->extent + low : NULL);
         for (int d = view->rank - 2; d >= 0 && ++digits[d] == view->dims[d].extent; d--) digits[d] = 0;
