@@ -195,6 +195,7 @@ const View *view_transpose(Sema *s, const View *of) {
 
 typedef struct Product {   // constant * factors
     int64_t constant;
+    bool full;   // it has no such product: it equals none
     int count;
     Expr *factors[4 * LAYOUT_MAX_RANK];
 } Product;
@@ -202,7 +203,7 @@ typedef struct Product {   // constant * factors
 static void multiply(Product *product, Expr *e) {
     int64_t value;
     if (expr_const(e, &value)) {
-        product->constant *= value;
+        product->full |= __builtin_mul_overflow(product->constant, value, &product->constant);
     } else if (e->kind == EXPR_BINARY && e->binary.op == BIN_MUL && product->count < COUNT_OF(product->factors) / 2) {
         multiply(product, e->binary.a);
         multiply(product, e->binary.b);
@@ -286,7 +287,7 @@ static bool exchange_one(Sema *s, const Expr *condition, Product *x, Product *y,
 // Puts `by` in the place of `what` in the product.
 static bool exchange(Product *product, const Product *what, const Product *by) {
     Product rest = *product;
-    if (what->constant == 0 || rest.constant % what->constant) return false;
+    if (what->full || by->full || what->constant == 0 || rest.constant % what->constant) return false;
     for (int i = 0; i < what->count; i++) {
         int k = find_factor(&rest, what->factors[i]);
         if (k == rest.count) return false;
@@ -300,6 +301,7 @@ static bool exchange(Product *product, const Product *what, const Product *by) {
 }
 
 static bool products_agree(Sema *s, Product x, Product y, int left) {
+    if (x.full || y.full) return false;
     cancel_common(&x, &y);
     if (x.count + y.count == 0) return x.constant == y.constant;
     for (int i = 0; left && s->func && i < s->func->body.count; i++) {
@@ -325,6 +327,7 @@ static bool exchange_one(Sema *s, const Expr *condition, Product *x, Product *y,
 static bool sizes_agree(Sema *s, Expr *const *a, int count_a, Expr *const *b, int count_b) {
     Product x = product_of(s, a, count_a), y = product_of(s, b, count_b);
     if (products_agree(s, x, y, MOST_EXCHANGES)) return true;
+    if (x.full || y.full) return false;
     cancel_common(&x, &y);
     if (x.count + y.count == 0 || !s->func) return false;
     const Facts *facts = facts_new(s->arena, s->func);
