@@ -26,7 +26,7 @@ static bool weigh(Visitor *visitor, Stmt *stmt) {
         const Iter *iter = &stmt->loop.iters[i];
         if (!expr_const(iter->begin, &begin) || !expr_const(iter->end, &end) || !expr_const(iter->step, &step))
             return true;
-        copies *= (end - begin + step - 1) / step;
+        copies *= end > begin ? (int64_t)(((uint64_t)end - (uint64_t)begin - 1) / (uint64_t)step) + 1 : 0;
     }
     Visitor inner = {.stmt = weigh, .user = &body};
     visit_block(&inner, &stmt->loop.body);

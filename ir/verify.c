@@ -382,7 +382,8 @@ static void enter_iter(Verifier *v, Context *c, const Iter *iter, LoopKind kind)
         uint64_t bit = (uint64_t)1 << v->parallel_count++;
         int64_t first, last, step;
         bool single = expr_const(iter->begin, &first) && expr_const(iter->end, &last) &&
-                      expr_const(iter->step, &step) && last - first <= step;
+                      expr_const(iter->step, &step) &&
+                      (last <= first || (uint64_t)last - (uint64_t)first <= (uint64_t)step);
         if (!single) c->parallel_iterators |= bit;
         depends.iterators |= bit;
     }
@@ -536,9 +537,9 @@ static void check_extents(Verifier *v, const Context *c, const Stmt *region) {
         const Iter *iter = &region->thread.iters[i];
         bool plain = expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && expr_const(iter->end, &extent);
         if (!plain) REPORT(v, iter->var->loc, T_NOT_CONSTANT, "the number of threads");
-        else if (extent < 1 || (all *= extent) > MOST_THREADS)
+        else if (extent < 1 || extent > MOST_THREADS || (all *= extent) > MOST_THREADS)
             REPORT(v, iter->var->loc, T_OUT_OF_BOUNDS, "the number of threads", 1LL, (long long)MOST_THREADS);
-        if (!plain || extent < 1 || all > MOST_THREADS) return;
+        if (!plain || extent < 1 || extent > MOST_THREADS || all > MOST_THREADS) return;
     }
     if (c->declared_threads && all > c->declared_threads)
         REPORT(v, region->loc, T_REGION_THREADS, (long long)all, c->role ? "role" : "grid",

@@ -54,6 +54,13 @@ static Map *locals_of(Arena *arena, const Block *body) {
     return locals;
 }
 
+// False: its box has no such length.
+static bool add_reach(BoxDim *dim, int64_t reach) {
+    if (reach > 0) return !__builtin_add_overflow(dim->length, reach, &dim->length);
+    return !__builtin_sub_overflow(dim->length, reach, &dim->length) &&
+           !__builtin_add_overflow(dim->low, reach, &dim->low);
+}
+
 // The box that an index sweeps as the loop's iterators run; unknown where it is not linear in them.
 static BoxDim swept_dim(Arena *arena, const TileLoop *loop, const Map *locals, Expr *index) {
     BoxDim dim = {.length = 1};
@@ -61,9 +68,9 @@ static BoxDim swept_dim(Arena *arena, const TileLoop *loop, const Map *locals, E
     if (expr_uses_any(index, locals)) return (BoxDim){.length = -1};
     for (int i = 0; i < loop->rank; i++) {
         if (!linear_in(index, loop->iters[i], &dim.factors[i])) return (BoxDim){.length = -1};
-        int64_t reach = dim.factors[i] * (loop->extents[i] - 1);
-        if (reach < 0) dim.low += reach;
-        dim.length += reach < 0 ? -reach : reach;
+        int64_t reach;
+        if (__builtin_mul_overflow(dim.factors[i], loop->extents[i] - 1, &reach) || !add_reach(&dim, reach))
+            return (BoxDim){.length = -1};
         subst_var(origin, loop->iters[i], e_int(arena, 0));
     }
     dim.start = subst_expr(origin, index);

@@ -335,7 +335,7 @@ static bool boxes_meet(const SyncModel *m, const Live *y, const MemAccess *x, co
         if (a->length < 0 || b->length < 0) continue;
         Affine distance = affine_add(start[d], y->start[d], -1);
         if (!affine_range(m->env, &distance, &low, &high)) continue;
-        int64_t shift = b->low - a->low;
+        const Int128 shift = (Int128)b->low - a->low;
         if (low >= a->length - shift || high <= -b->length - shift) return false;
     }
     return true;
