@@ -58,16 +58,24 @@ static const char *compared(Arena *arena, Cost taken, Cost other) {
     return arena_printf(arena, "%s (%s: %lld)", text, other.text, (long long)clocks_of(other.quarters));
 }
 
-// Layouts that are not maps of bits: element by element. Each store and load takes a wavefront at least.
-static Cost element_by_element(const PassContext *context, const Buf *from, const Buf *to) {
+// Wavefronts of all warps: each gives a word of each bank, so that vectors of narrow elements take fewer than elements.
+static int64_t least_wavefronts(const Target *target, const Layout *tv, int element_bits) {
+    return ceil_div(tv_threads(tv), target->warp_lanes) *
+           ceil_div(tv_values(tv) * element_bits, (int64_t)target->bank_bytes * 8);
+}
+
+// Layouts that are not maps of bits: by plain loops, whose vectors and conflicts are not known yet. (Replicas count as if
+// they stored.)
+static Cost by_loops(const PassContext *context, const Buf *from, const Buf *to) {
     const WarpCosts *costs = &context->target->costs;
-    int64_t warps = ceil_div(tv_threads(from->layout), context->target->warp_lanes);
-    int64_t accesses = tv_values(from->layout) + tv_values(to->layout);
-    return (Cost){true, warps * accesses * costs->wavefront + costs->barrier, "through shared memory"};
+    int bits = type_bits(conversion_type(from, to));
+    int64_t wavefronts =
+        least_wavefronts(context->target, from->layout, bits) + least_wavefronts(context->target, to->layout, bits);
+    return (Cost){true, wavefronts * costs->wavefront + costs->barrier, "through shared memory"};
 }
 
 static ConversionWay unknown_way(const PassContext *context, const Buf *from, const Buf *to) {
-    Cost cost = element_by_element(context, from, to);
+    Cost cost = by_loops(context, from, to);
     return (ConversionWay){.quarters = cost.quarters, .text = cost.text};
 }
 

@@ -7,7 +7,7 @@
 
 typedef struct ConversionWay {
     bool within_warps;   // by registers and shuffles; else through shared memory
-    int64_t quarters;    // in units of WarpCosts; of layouts that are not maps of bits a lower bound
+    int64_t quarters;    // in units of WarpCosts; of layouts that are not maps of bits what they take at least
     int64_t clocks;      // the same, of a multiprocessor, where it is exact; else 0
     const char *text;    // the way and its cost, and the other way
     // Through shared memory: the layout of the tile there; NULL: one that no layout on bits gives, by plain loops.
