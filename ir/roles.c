@@ -55,7 +55,8 @@ const Func *roles_expanded(Arena *arena, const Func *kernel) {
 static int64_t region_threads(const Stmt *stmt) {
     int64_t count = 1, extent = 0;
     for (int i = 0; i < stmt->thread.count; i++)
-        if (expr_const(stmt->thread.iters[i].end, &extent)) count *= extent;
+        if (expr_const(stmt->thread.iters[i].end, &extent) && __builtin_mul_overflow(count, extent, &count))
+            return INT64_MAX;
     return count;
 }
 
