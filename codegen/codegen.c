@@ -232,6 +232,12 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
     }
 }
 
+static void check_threads(Gen *gen, const Stmt *grid) {
+    if (gen->kernel.threads <= (int64_t)gen->cluster.ctas * gen->target->max_threads) return;
+    diag(gen->sink, grid->loc, T_TILE_THREADS, (long long)gen->kernel.threads, gen->target->name);
+    gen->kernel.abandoned = true;
+}
+
 static void check_params(Gen *gen, const Func *kernel) {
     int64_t bytes = param_bytes(kernel);
     if (bytes <= gen->target->param_bytes) return;
@@ -277,7 +283,9 @@ static void start_cluster(Gen *gen) {
 static void emit_kernel(Gen *gen, const Func *kernel) {
     const Stmt *grid = grid_of(gen, kernel);
     start_kernel(gen, kernel, grid);
+    check_threads(gen, grid);
     check_params(gen, kernel);
+    if (gen->kernel.abandoned) return;   // LLVM takes minutes to declare as many parameters
     const char *symbol = kernel_symbol(gen->module, kernel, gen->arena);
     gen->kernel.function = LLVMAddFunction(gen->llvm.module, symbol, kernel_type(gen, kernel));
     LLVMSetFunctionCallConv(gen->kernel.function, LLVMPTXKernelCallConv);

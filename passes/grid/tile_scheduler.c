@@ -215,8 +215,11 @@ static bool drop_cluster(Scheduler *s, const char *why) {
 static bool divide_tile(Scheduler *s) {
     int64_t threads = 1;
     if (attr_get(s->grid->attrs, ATTR_CTAS) || !expr_const(s->grid->grid.threads, &threads)) return false;
-    int blocks = target_cluster(s->context->target, threads);
-    if (blocks == 0) diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, s->context->target->name);
+    const Target *target = s->context->target;
+    int blocks = target_cluster(target, threads);
+    int64_t running = grid_threads(s->grid);   // those of roles run at the same time
+    if (running > (int64_t)blocks * target->max_threads && blocks > 0) blocks = 0, threads = running;
+    if (blocks == 0) diag(s->context->sink, s->grid->loc, T_TILE_THREADS, (long long)threads, target->name);
     if (blocks <= 1) return false;
     attr_set_int(s->arena, &s->grid->attrs, ATTR_CTAS, blocks);
     return true;
