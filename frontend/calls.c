@@ -1,5 +1,6 @@
 // Calls of operations: which argument is which operand, and what each becomes (rows of ir/ops.def).
 #include "frontend/sema.h"
+#include "ir/verify.h"
 #include "support/strbuf.h"
 #include <string.h>
 
@@ -393,25 +394,16 @@ SemaValue call_expression(Sema *s, const Node *call) {
 
 // ---- statements ----
 
-// Inside `parallel` a copy of an element to an element is a store.
-static bool element_copy(Sema *s, const OpInfo *info, const Node *call) {
-    if (!s->in_parallel || info->id != OP_COPY || call->count != 2) return false;
-    if (!is_element(call->kids[0]) || !is_element(call->kids[1])) return false;
-    Place place;
-    Expr *value = settle(s, expression(s, call->kids[0]));
-    if (!element_place(s, call->kids[1], &place)) return true;
-    SemaValue from = {.kind = VALUE_EXPR, .expr = value, .span = call->span};
-    if (place_may_be_stored(s, &place, call->span))
-        place_store(s, s->block, &place, to_type(s, from, place_type(&place)), call->span);
-    return true;
-}
-
 static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_async) {
     if (op_is_pure(info->id)) {
         diag(s->sink, call->span, T_NO_EFFECT, call->text);
         return;
     }
-    if (element_copy(s, info, call)) return;
+    if (s->context == IN_BLOCK && s->in_parallel &&
+        op_is(info->id, OP_CLASS_TILE)) {   // before its operands are judged
+        report_in_parallel(s->sink, call->span, info);
+        return;
+    }
     int count;
     Operands operands;
     Arg *args = operands_of(s, info, call, &count, &operands);

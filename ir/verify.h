@@ -9,3 +9,4 @@
 // Checks everything; reports every violation to the module's sink. True when there is none.
 bool verify_module(const Module *module, bool written);
 bool verify_func(const Module *module, const Func *func, bool written);
+void report_in_parallel(DiagSink *sink, Span loc, const OpInfo *info);

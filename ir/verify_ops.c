@@ -13,6 +13,15 @@ static int stage_bits(const Context *c) {
     return c->grid ? STAGE_BIT_TILE : STAGE_BIT_TILE | STAGE_BIT_HOST;
 }
 
+void report_in_parallel(DiagSink *sink, Span loc, const OpInfo *info) {
+    bool tile = !(info->stages & STAGE_BIT_THREAD);
+    diag_note(
+        diag(sink, loc, T_IR_PLACE, info->text, "inside a parallel loop"),
+        tile
+            ? "all threads execute it: it stands outside of the loop, on a whole tile; in the loop an element is y[i] = x[i]"
+            : "iterations run in any order, so none waits for another: it stands before or behind the loop");
+}
+
 static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
     bool filled = c->kind == FUNC_PROGRAM && info->id == OP_FILL;   // scratch is prepared by fill
     if (!(info->stages & stage_bits(c)) && !filled) {
@@ -28,11 +37,7 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
     bool tile = collective && !(info->stages & STAGE_BIT_THREAD);
     if (collective && c->parallel) {
         v->broken = true;
-        diag_note(
-            diag(v->sink, loc, T_IR_PLACE, info->text, "inside a parallel loop"),
-            tile
-                ? "all threads execute it: it stands outside of the loop, on a whole tile; in the loop an element is y[i] = x[i]"
-                : "iterations run in any order, so none waits for another: it stands before or behind the loop");
+        report_in_parallel(v->sink, loc, info);
     }
     if (tile && c->kind == FUNC_KERNEL && v->func->stage == STAGE_THREAD)
         REPORT(v, loc, T_IR_PLACE, info->text, "at thread stage");
