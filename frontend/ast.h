@@ -90,6 +90,7 @@ struct Node {
 
 Node *ast_new(Arena *arena, NodeKind kind, Span span);
 void ast_push(Arena *arena, Node *node, Node *kid);   // kid may be NULL
+void ast_set(Node *node, int at, Node *kid);          // a kid that is there, and NULL so far
 // The place of the name of a call or an attribute, whose own span has its arguments too.
 static inline Span ast_name_span(const Node *node) {
     Span span = node->span;

@@ -299,8 +299,8 @@ iter: name IN expr                    { $$ = NODE(N_ITER, @1, $1, 0, 3, NULL, $3
 
 /* ---- expressions ---- */
 place: name                           { $$ = NODE(N_NAME, @1, $1, 0, 0); }
- | place '[' idxs ']'                 { $$ = $3; $$->span = @$; $$->kids[0] = $1; }
- | call '[' idxs ']'                  { $$ = $3; $$->span = @$; $$->kids[0] = $1; }
+ | place '[' idxs ']'                 { $$ = parse_index(p, $3, $1, @$); }
+ | call '[' idxs ']'                  { $$ = parse_index(p, $3, $1, @$); }
  | place '.' name                     { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }
  | call '.' name                      { $$ = NODE(N_DOT, @$, $3, 0, 1, $1); }
  ;
@@ -354,11 +354,24 @@ expr: place
  ;
 %%
 
+// The words that begin nothing but a statement or a declaration.
+static bool begins_statement(yysymbol_kind_t token) {
+    static const yysymbol_kind_t words[] = {
+        YYSYMBOL_GRID, YYSYMBOL_SHARED, YYSYMBOL_FRAGMENT, YYSYMBOL_LOCAL,    YYSYMBOL_VAR,       YYSYMBOL_LET,   YYSYMBOL_FOR,
+        YYSYMBOL_UNROLL, YYSYMBOL_PARALLEL, YYSYMBOL_VECTORIZED, YYSYMBOL_PIPELINED, YYSYMBOL_WHILE, YYSYMBOL_IF,
+        YYSYMBOL_BREAK, YYSYMBOL_RETURN, YYSYMBOL_CONST, YYSYMBOL_ASSUME, YYSYMBOL_THREAD, YYSYMBOL_TUNE, YYSYMBOL_KERNEL};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i] == token) return true;
+    return false;
+}
+
 static int lang_lex(YYSTYPE *value, YYLTYPE *span, void *scanner) {
     Parse *p = lang_get_extra(scanner);
     if (p->replay == REPLAY_NONE) {
         p->token = lang_scan(value, span, scanner);
         p->token_text = value->text;
+        bool bounds = p->token == ';' || p->token == '{' || p->token == '}' || begins_statement(YYTRANSLATE(p->token));
+        p->run = bounds ? 0 : p->run + 1;
         return p->token;
     }
     *span = p->current;
@@ -446,17 +459,6 @@ static bool token_is(yysymbol_kind_t token, const char *name) {
     return strcmp(yysymbol_name(token), name) == 0;
 }
 
-// The words that begin nothing but a statement or a declaration.
-static bool begins_statement(yysymbol_kind_t token) {
-    static const yysymbol_kind_t words[] = {
-        YYSYMBOL_GRID, YYSYMBOL_SHARED, YYSYMBOL_FRAGMENT, YYSYMBOL_LOCAL,    YYSYMBOL_VAR,       YYSYMBOL_LET,   YYSYMBOL_FOR,
-        YYSYMBOL_UNROLL, YYSYMBOL_PARALLEL, YYSYMBOL_VECTORIZED, YYSYMBOL_PIPELINED, YYSYMBOL_WHILE, YYSYMBOL_IF,
-        YYSYMBOL_BREAK, YYSYMBOL_RETURN, YYSYMBOL_CONST, YYSYMBOL_ASSUME, YYSYMBOL_THREAD, YYSYMBOL_TUNE, YYSYMBOL_KERNEL};
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (words[i] == token) return true;
-    return false;
-}
-
 static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *scanner) {
     (void)scanner;
     bool said = p->bad_token || p->too_deep;   // by the scanner
@@ -497,7 +499,12 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
 static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text) {
     (void)scanner;
     (void)text;
-    if (!p->too_deep) diag(p->sink, *span, T_NESTING, "statements", p->nesting);
+    if (p->too_deep) return;
+    if (p->run > p->nesting) {
+        parse_too_many_operators(p, *span);
+        return;
+    }
+    diag(p->sink, *span, T_NESTING, "statements", p->nesting);
     p->too_deep = true;
 }
 

@@ -33,6 +33,7 @@ typedef struct Parse {
     Replay replay;         // where a ';' was missing
     int token;             // the last one, and its text
     char *token_text;
+    int run;          // tokens since a statement began or ended
     bool bad_token;   // the scanner reported this one: the grammar stays silent about it
     ParseStart start;
     bool started;   // the token that chooses what to parse was given
@@ -47,6 +48,8 @@ Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const
 Node *parse_node(Parse *p, NodeKind kind, Span span, const char *text, int op, int count, ...);   // kids, may be NULL
 Node *parse_number(Parse *p, Span span, const char *text, bool is_float);
 Node *parse_push(Parse *p, Node *list, Node *kid);
+Node *parse_index(Parse *p, Node *index, Node *base, Span span);
+void parse_too_many_operators(Parse *p, Span span);
 Node *parse_body(Parse *p, Node *stmt);   // a body without braces becomes a block
 Node *parse_attrs(Node *stmt, Node *attrs);
 Span parse_join(Span first, Span last);

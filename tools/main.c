@@ -5,6 +5,7 @@
 #include "tools/tool.h"
 #include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const CommandFn commands[COMMAND_COUNT] = {
@@ -87,7 +88,23 @@ static void out_of_time(int number) {
     _exit(written < 0 ? TILEC_ERROR_INTERNAL : TILEC_ERROR_ENVIRONMENT);
 }
 
+// The compiler recurses as deep as its limits allow; the stack of the first thread grows to the limit that holds by then.
+static bool has_stack(void) {
+    enum { LEAST_BYTES = 1 << 20, USUAL_BYTES = 8 << 20 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LEAST_BYTES) return true;
+    if (limit.rlim_max < LEAST_BYTES) return false;
+    limit.rlim_cur = limit.rlim_max < USUAL_BYTES ? limit.rlim_max : USUAL_BYTES;
+    return setrlimit(RLIMIT_STACK, &limit) == 0;
+}
+
+static int no_stack(void) {
+    fprintf(stderr, "error[T%04d]: out of memory: the stack needs 1 MB (ulimit -s 1024)\n", T_OUT_OF_MEMORY);
+    return TILEC_ERROR_ENVIRONMENT;
+}
+
 int main(int argc, char **argv) {
+    if (!has_stack()) return no_stack();
     signal(SIGXFSZ, SIG_IGN);   // a file beyond `ulimit -f` is an error of write, EFBIG
 #ifndef TILEC_NO_CODEGEN
     if (argc == 2 && strcmp(argv[1], "serve-compiles") == 0 && can_serve(STDIN_FILENO))
