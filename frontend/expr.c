@@ -200,7 +200,7 @@ bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int6
     if (value.kind == VALUE_INT) wide = value.integer;
     else if (value.kind == VALUE_EXPR && type_is_int(value.expr->type)) wide = value.expr->integer;
     else {
-        diag(s->sink, node->span, T_CONSTANT_KIND, what, value_text(s, value));
+        diag(s->sink, node->span, T_CONSTANT_KIND, what, "an integer", value_text(s, value));
         return false;
     }
     if (wide < low || wide > high) {

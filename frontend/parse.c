@@ -21,11 +21,19 @@ Span parse_join(Span first, Span last) {
     return first;
 }
 
+void parse_too_many_operators(Parse *p, Span span) {
+    diag(p->sink, span, T_NESTING, "operators (each one of a sum counts)", AST_MAX_DEPTH);
+    p->too_deep = true;
+}
+
 static void check_depth(Parse *p, const Node *node) {
     if ((node->depth <= AST_MAX_DEPTH && node->bodies <= p->nesting) || p->too_deep) return;
     bool bodies = node->bodies > p->nesting;
-    diag(p->sink, node->span, T_NESTING, bodies ? "bodies" : "operators (each one of a sum counts)",
-         bodies ? p->nesting : AST_MAX_DEPTH);
+    if (!bodies) {
+        parse_too_many_operators(p, node->span);
+        return;
+    }
+    diag(p->sink, node->span, T_NESTING, "bodies", p->nesting);
     p->too_deep = true;
 }
 
@@ -46,6 +54,13 @@ Node *parse_push(Parse *p, Node *list, Node *kid) {
     if (kid) list->span = parse_join(list->span, kid->span);
     check_depth(p, list);
     return list;
+}
+
+Node *parse_index(Parse *p, Node *index, Node *base, Span span) {
+    index->span = span;
+    ast_set(index, 0, base);
+    check_depth(p, index);
+    return index;
 }
 
 Node *parse_body(Parse *p, Node *stmt) {
@@ -212,7 +227,8 @@ static bool check_utf8(const Parse *p) {
         if (count == 0) {
             at.end_line = at.line;
             at.end_column = at.column + 1;
-            diag(p->sink, at, T_NOT_UTF8, (int)i);
+            diag(p->sink, at, T_NOT_UTF8, p->text[i] ? "is not valid UTF-8" : "is no text: it has a NUL character",
+                 (int)i);
             return false;
         }
         if (p->text[i] == '\n') at = (Span){.file = p->file, .line = at.line + 1, .column = 1};

@@ -260,6 +260,11 @@ static void add_test(Sema *s, const Node *node, const Node *target, const Made *
     SemaValue tolerance = constant(s, node->kids[2], "a tolerance");
     if (is_poison(tolerance)) return;
     test->tolerance = settle(s, (SemaValue){.kind = VALUE_EXPR, .expr = to_type(s, tolerance, TYPE_F64)})->real;
+    if (!(test->tolerance >= 0)) {
+        const char *given = arena_printf(s->arena, "%g", test->tolerance);
+        diag(s->sink, node->kids[2]->span, T_CONSTANT_KIND, "a tolerance", "a number that is not negative", given);
+        return;
+    }
     if (node->kids[1])
         test->fill = elaborate_scalar(s, made->node, &made->choices, made->func->name, node->kids[1], IN_FILL);
     vec_push(s->arena, &s->module->tests, test);

@@ -482,14 +482,21 @@ static bool cluster_fits(const Stmt *grid) {
     return blocks <= MOST_CLUSTER;
 }
 
+static void check_given_once(Verifier *v, const Stmt *grid, AttrId id, const char *option) {
+    const Attr *attr = attr_get(grid->attrs, id);
+    if (!attr || !attr_get(attr->next, id)) return;
+    v->broken = true;
+    diag_note(diag(v->sink, grid->loc, T_ATTRIBUTE_PLACE, attr_name(id)), "%s", option);
+}
+
 static void check_schedule(Verifier *v, const Stmt *grid) {
     const Attr *order = attr_get(grid->attrs, ATTR_ORDER), *claim = attr_get(grid->attrs, ATTR_CLAIM);
     const char *of_order = order ? order_problem(order, grid->grid.count) : NULL;
     const char *of_claim = claim ? claim_problem(claim) : NULL;
-    if (order && attr_get(order->next, ATTR_ORDER)) of_order = "given once: `raster` is one, too";
-    if (claim && attr_get(claim->next, ATTR_CLAIM)) of_claim = "given once: `persistent` is one, too";
     if (of_order) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_ORDER), of_order);
     if (of_claim) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_CLAIM), of_claim);
+    check_given_once(v, grid, ATTR_ORDER, "`raster` is @order(raster, R): leave one of them out");
+    check_given_once(v, grid, ATTR_CLAIM, "`persistent` is @claim(static): leave one of them out");
 }
 
 static void check_grid(Verifier *v, Context c, const Stmt *stmt) {

@@ -34,7 +34,8 @@ void tool_versions(Tool *tool, StrBuf *out) {
 void tool_flush(Tool *tool) {
     if (tool->lost) return;
     if (fflush(stdout) != 0) tool->lost = errno;
-    else if (ferror(stdout)) tool->lost = EIO;   // a printf failed, its errno is lost
+    else if (ferror(stdout))
+        tool->lost = write(STDOUT_FILENO, "\n", 1) < 0 ? errno : EIO;   // a printf failed: why is lost
 }
 
 void tool_show(Tool *tool) {

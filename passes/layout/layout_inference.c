@@ -455,8 +455,8 @@ static void check_reductions(Inference *inference) {
         ReduceOp reduce = reduce_of(item->stmt);
         int axis = reduce_op_axis(item->stmt);
         if (reduce.dst->buf->scope != SCOPE_FRAGMENT) continue;
-        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, (long long)buf_extent(reduce.dst->buf, axis),
-             (long long)tv_threads_along(item->map, axis), axis, buf_source_name(reduce.src->buf));
+        diag(inference->context->sink, item->stmt->loc, T_REDUCE_PARTIALS, buf_source_name(reduce.dst->buf),
+             (long long)buf_extent(reduce.dst->buf, axis), (long long)tv_threads_along(item->map, axis), axis);
     }
 }
 

@@ -162,7 +162,8 @@ static bool check_given(Maker *m, const bool *given) {
 static bool give_dim(Maker *m, const RunArg *given) {
     char *end;
     HostName name = {given->name, scalar_integer(TYPE_I64, strtoll(given->value, &end, 0))};
-    if (end == given->value || *end || name.value.integer < 0) return refuse(m, given->name, "it must be a number");
+    if (end == given->value || *end) return refuse(m, given->name, "it must be a number");
+    if (name.value.integer < 0) return refuse(m, given->name, "an extent is not negative");
     vec_push(m->arena, &m->dims.names, name);
     return true;
 }
