@@ -482,7 +482,7 @@ static bool cluster_fits(const Stmt *grid) {
     return blocks <= MOST_CLUSTER;
 }
 
-static void check_given_once(Verifier *v, const Stmt *grid, AttrId id, const char *option) {
+static void refuse_second(Verifier *v, const Stmt *grid, AttrId id, const char *option) {
     const Attr *attr = attr_get(grid->attrs, id);
     if (!attr || !attr_get(attr->next, id)) return;
     v->broken = true;
@@ -495,8 +495,8 @@ static void check_schedule(Verifier *v, const Stmt *grid) {
     const char *of_claim = claim ? claim_problem(claim) : NULL;
     if (of_order) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_ORDER), of_order);
     if (of_claim) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_CLAIM), of_claim);
-    check_given_once(v, grid, ATTR_ORDER, "`raster` is @order(raster, R): leave one of them out");
-    check_given_once(v, grid, ATTR_CLAIM, "`persistent` is @claim(static): leave one of them out");
+    refuse_second(v, grid, ATTR_ORDER, "`raster` is @order(raster, R): leave one of them out");
+    refuse_second(v, grid, ATTR_CLAIM, "`persistent` is @claim(static): leave one of them out");
 }
 
 static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
