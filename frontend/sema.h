@@ -181,10 +181,10 @@ typedef struct Sema {
     Func *func;
     Block *block;   // where statements go
     CodeContext context;
-    int constant;     // > 0: inside an expression that must be constant
-    int loops;        // loops around, for break
-    Map *naturals;    // iterators that are never negative
-    Facts *facts;     // of facts_of: its conditions, iterators and lets so far
+    int constant;    // > 0: inside an expression that must be constant
+    int loops;       // loops around, for break
+    Map *naturals;   // iterators that are never negative
+    Facts *facts;    // of facts_of: its conditions, iterators and lets so far
     const Func *facts_of;
     Map *tiles;         // a channel's buffer -> ChannelTiles
     Map *held;          // a handle's variable -> the channel's buffer

@@ -159,14 +159,6 @@ static void check_shared_places(Verifier *v, const Buf *buf, const Elements *ele
     }
 }
 
-// Several threads have the same (distribution.h); of these the first.
-static bool is_replica(const Layout *tv, int64_t thread) {
-    const LayoutInput *digits = &tv->in[TV_THREAD];
-    for (int i = 0; i < digits->count; thread /= digits->modes[i++].extent)
-        if (digits->modes[i].stride == 0 && thread % digits->modes[i].extent) return true;
-    return false;
-}
-
 static const char *twice_text(Arena *arena, const char *element, int64_t thread, int64_t other) {
     if (thread == other)
         return arena_printf(arena, "gives element %s to thread %lld twice", element, (long long)thread);
@@ -180,7 +172,7 @@ static void check_held(Verifier *v, const Buf *buf, const Elements *elements) {
     int64_t *holder = NEW_ARRAY(v->arena, int64_t, elements->count);   // from 1
     for (int64_t i = 0; values <= MOST_PLACES / threads && i < threads * values; i++) {
         int64_t out[LAYOUT_MAX_RANK], element = 0;
-        bool inside = !is_replica(buf->layout, i / values);
+        bool inside = !tv_is_replica(buf->layout, i / values);
         layout_eval(buf->layout, (int64_t[]){i / values, i % values}, out);
         for (int d = 0; d < elements->rank; d++) {
             inside &= out[d] >= 0 && out[d] < elements->shape[d];

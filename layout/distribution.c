@@ -21,6 +21,13 @@ int64_t tv_values(const Layout *tv) {
     return layout_extent_in(tv, TV_VALUE);
 }
 
+bool tv_is_replica(const Layout *tv, int64_t thread) {
+    const LayoutInput *threads = &tv->in[TV_THREAD];
+    for (int i = 0; i < threads->count && !tv->bits; thread /= threads->modes[i++].extent)
+        if (threads->modes[i].stride == 0 && thread % threads->modes[i].extent) return true;
+    return false;
+}
+
 int64_t tv_replicas(const Layout *tv) {
     int64_t replicas = 1;
     for (int i = 0; i < tv->in[TV_THREAD].count; i++)

@@ -18,6 +18,8 @@ enum { TV_THREAD = 0, TV_VALUE = 1 };   // the inputs
 int64_t tv_threads(const Layout *tv);
 int64_t tv_values(const Layout *tv);     // per thread
 int64_t tv_replicas(const Layout *tv);   // threads that have the same
+// Whether a thread before this one has the same; false for the linear form.
+bool tv_is_replica(const Layout *tv, int64_t thread);
 
 // Blocks of `vector` consecutive elements of dim `fast` (the one contiguous in memory). Neighbouring threads take
 // neighbouring blocks, at most `fast_threads` threads (0: no limit); then come the other dims, last to first. Threads

@@ -72,14 +72,6 @@ static int64_t *lane_element(const SharedAccess *access, int step, int lane) {
         for (int lane = 0; lane < (access)->lanes; lane++)                                                             \
             for (int64_t *element = lane_element(access, step, lane); element; element = NULL)
 
-// One of the threads that have the same iterations stores.
-static bool is_replica(const Layout *map, int64_t thread) {
-    const LayoutInput *threads = &map->in[TV_THREAD];
-    for (int i = 0; i < threads->count && !map->bits; thread /= threads->modes[i++].extent)
-        if (!threads->modes[i].stride && thread % threads->modes[i].extent) return true;
-    return false;
-}
-
 static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layout *map, const TileAccess *tile,
                                int vector) {
     SharedAccess *access = new_access(gather, tile->buf, loop->origin, tile->is_store, vector, tv_values(map) / vector);
@@ -89,7 +81,7 @@ static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layou
     for (int d = 0; d < tile->buf->rank; d++) access->exact &= !expr_reads_memory(tile->indices[d]);
     FOR_EACH_LANE(access, step, lane, element) {
         int64_t in[2] = {lane, (int64_t)step * vector}, at[LAYOUT_MAX_RANK];
-        bool inside = lane < tv_threads(map) && !(tile->is_store && !tile->is_atomic && is_replica(map, lane));
+        bool inside = lane < tv_threads(map) && !(tile->is_store && !tile->is_atomic && tv_is_replica(map, lane));
         if (inside) layout_eval(map, in, at);
         for (int d = 0; d < loop->rank && inside; d++) inside = at[d] < loop->extents[d];
         if (!inside) element[0] = -1;

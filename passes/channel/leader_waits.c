@@ -12,7 +12,8 @@
 // since before the others enter their n-th, if they receive the same slot there: if control flow is the same in all groups. A
 // receive must lie in a section, or before one with nothing in between that uses the slot, and all groups must receive each slot.
 //
-// A source may promise so where control flow differs (`@leader`); the emulator reports what is read early. Control flow is the same where no condition or bound of a statement with a channel depends on the group's number, on registers or
+// A source may promise so where control flow differs (`@leader`); the emulator reports what is read early. Control flow
+// is the same where no condition or bound of a statement with a channel depends on the group's number, on registers or
 // shared memory. Scalars of a channel that each group receives are the same for all.
 #include "ir/build.h"
 #include "ir/channels.h"
@@ -122,7 +123,8 @@ Map *waits_of_leader(Arena *arena, const Channels *channels, const Stmt *role) {
     if (!role || role_members(role) < 2) return waits;
     bool same = flow_is_same(arena, channels, role);
     FOR_EACH_STMT (stmt, &role->role.body)
-        if (is_receive(stmt) && (same || attr_get(stmt->attrs, ATTR_LEADER)) && is_told(channels, BLOCK_OF(stmt), INDEX_OF(stmt), role))
+        if (is_receive(stmt) && (same || attr_get(stmt->attrs, ATTR_LEADER)) &&
+            is_told(channels, BLOCK_OF(stmt), INDEX_OF(stmt), role))
             map_put(waits, stmt, (Stmt *)stmt);
     return waits;
 }

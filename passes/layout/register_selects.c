@@ -7,8 +7,9 @@
 //     copy(w[0 +: 12, :], v[4 +: 12, :])         =>    parallel (i in 12, j in 64) v[i + 4, j] = w[i, j];    and then so
 //     copy(v[16 +: 32, :], w)                    =>    v[16 +: 16, :] to w[0 +: 16, :], v[32 +: 16, :] to w[16 +: 16, :]
 //
-// Slices that are a digit of their dim need no selections: the last form is taken where those are dear. Constant indices make layout inference keep the dim in the registers of one thread. It is done where it costs no more
-// than to write the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
+// Slices that are a digit of their dim need no selections: the last form is taken where those are dear. Constant indices
+// make layout inference keep the dim in the registers of one thread. It is done where it costs no more than to write
+// the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
 #include "ir/build.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"

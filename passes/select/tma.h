@@ -32,7 +32,7 @@ const char *tma_panels_problem(const Buf *shared, TmaPanels *out);
 // Two dims and a swizzle: a matrix operand. A layout that the tile has must be that of such panels, or the one with the
 // columns in `order` (tma_layout_ordered; NULL: none).
 const char *tma_matrix_problem(Arena *arena, const Buf *shared, const char *order, TmaPanels *out);
-const Layout *tma_layout(Arena *arena, const Buf *shared);           // of a tile that has panels
+const Layout *tma_layout(Arena *arena, const Buf *shared);   // of a tile that has panels
 // The same with another order within the rows: the digits of `order` (WgmmaInfo.k_paired), repeated.
 const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *order);
 

@@ -191,7 +191,8 @@ static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
         const Stmt *stmt = range->block->items[i];
         TmaStore store;
         if (!is_call(stmt, OP_COPY) || copy_of(stmt).dst->buf->scope != SCOPE_GLOBAL) continue;
-        if (found || tma_epilogue_problem(plan->target, stmt, &store) || !tma_store_aliases(plan->arena, &store, stmt, tile->buf))
+        if (found || tma_epilogue_problem(plan->target, stmt, &store) ||
+            !tma_store_aliases(plan->arena, &store, stmt, tile->buf))
             return NULL;
         found = stmt;
     }

@@ -97,7 +97,7 @@ MUTATIONS = [
     ("attention_decode", "results of a cluster not weighed", "let w = exp2(level[k] - high);", "let w = 1.0;"),
     ("attention_decode", "first CTA of a cluster left out", "unroll (k in SHARES) {\n                            let w", "unroll (k in 1 .. SHARES) {\n                            let w"),
     ("attention_decode", "results are read before all are there", "cluster_barrier();\n            thread", "thread"),
-    ("attention_decode", "a CTA goes while others read", "cluster_barrier();   // nobody", "// nobody"),
+    ("attention_decode", "a CTA exits while others read", "cluster_barrier();   // no CTA", "// no CTA"),
     ("attention_decode", "no zeros where there are no keys", "share * COLUMNS + d] = 0;", "share * COLUMNS + d] = 1;"),
     ("attention_paged", "output is zero", "copy(o, O[b, g, r * ROWS", "fill(o, 0); copy(o, O[b, g, r * ROWS"),
     ("attention_paged", "last piece dropped", "+ 1;\n        if (slots != 1)", ";\n        if (slots != 1)"),
