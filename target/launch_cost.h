@@ -54,10 +54,13 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
     TERM(stray, "of clusters of more than two CTAs, one in so many finds no place")                                    \
     TERM(load, "rate of a tile's loads, for each step")                                                                \
+    TERM(copied_rows, "rate of a row whose operands are copied before, for each step")                                 \
+    TERM(copied_columns, "the same, of a column")                                                                      \
+    TERM(resident, "CTAs that a multiprocessor computes at a time; 0: one")                                            \
     TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
     TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
     TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
-    TERM(launch, "the same: clocks of the second launch")
+    TERM(launch, "clocks of the other launches")
 
 #define COST_FIELD(name, meaning) int64_t name;
 typedef struct LaunchCost {
@@ -102,7 +105,7 @@ static inline double cost_splits(const LaunchCost *c, double tiles, int64_t step
 static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
     int64_t clusters = c->split > 1 && c->slice_steps <= 0 ? multiprocessors / c->split : multiprocessors;
     if (c->split > 2 && c->stray > 0) clusters -= clusters / c->stray;
-    return clusters > 1 ? (double)clusters : 1;
+    return (clusters > 1 ? (double)clusters : 1) * (c->resident > 1 ? (double)c->resident : 1);
 }
 
 // The share of rows that do not start at a multiple of `unit`, a power of two, which the tensor does.
@@ -128,6 +131,12 @@ static inline double cost_fetch(const LaunchCost *c, const int64_t extents[COST_
 static inline double cost_power(const LaunchCost *c, double ctas, int64_t multiprocessors) {
     double share = ctas < (double)multiprocessors ? ctas / (double)multiprocessors : 1;
     return (double)c->power * (1 + share) / 2;
+}
+
+// The rate of what is copied before, for each step.
+static inline double cost_copied(const LaunchCost *c, const int64_t extents[COST_EXTENTS]) {
+    return (double)extents[COST_ROWS] * (double)c->copied_rows +
+           (double)extents[COST_COLUMNS] * (double)c->copied_columns;
 }
 
 static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST_EXTENTS], int64_t multiprocessors) {
@@ -156,5 +165,6 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
                         (columns - (double)extents[COST_COLUMNS]) * (double)row_tiles;
         clocks += beyond * (double)steps * (double)c->padding * unit;
     }
+    clocks += cost_copied(c, extents) * (double)steps * unit;
     return clocks + splits * rows * columns * (double)c->sum * unit;
 }

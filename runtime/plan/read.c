@@ -273,20 +273,23 @@ static bool map_fits(const PlanMap *map, const PlanParam *tensor) {
            (!map->tf32 || tensor->type == TYPE_F32);
 }
 
+// A tensor and its box alone are an array of both.
 static void read_map(Reader *r, const Json *from, PlanVariant *v) {
-    PlanMap map = {.tensor = need_text(r, from, "tensor")};
-    const Json *box = json_get(from, "box");
-    map.at = (int)json_integer(json_get(from, "at"), -1);
+    bool plain = from->kind == JSON_ARRAY;
+    PlanMap map = {.tensor = plain ? json_text(json_at(from, 0), "") : need_text(r, from, "tensor")};
+    const Json *box = plain ? from : json_get(from, "box");
+    int first = plain;
+    map.at = (int)json_integer(json_get(from, "at"), v->params.count + v->maps.count);
     map.swizzle = (int)json_integer(json_get(from, "swizzle"), SWIZZLE_USUAL);
     map.tf32 = json_boolean(json_get(from, "tf32"), false);
     map.merged = json_boolean(json_get(from, "merged"), false);
     bool walks = !json_get(from, "im2col") || read_windows(r, json_get(from, "im2col"), &map);
-    while (map.box_rank < TENSOR_MAP_RANK && json_at(box, map.box_rank)) {
-        map.box[map.box_rank] = (int)json_integer(json_at(box, map.box_rank), 0);
+    while (map.box_rank < TENSOR_MAP_RANK && json_at(box, first + map.box_rank)) {
+        map.box[map.box_rank] = (int)json_integer(json_at(box, first + map.box_rank), 0);
         if (map.box[map.box_rank++] < 1) refuse(r, "its plan has a tensor map with an empty box");
     }
     const PlanParam *tensor = param_named(v, map.tensor);
-    bool fits = walks && tensor && tensor->is_tensor && !json_at(box, map.box_rank) && map_fits(&map, tensor);
+    bool fits = walks && tensor && tensor->is_tensor && !json_at(box, first + map.box_rank) && map_fits(&map, tensor);
     int after = v->maps.count ? vec_last(&v->maps).at : -1;
     if (!fits || map.at <= after || map.at >= v->params.count + v->maps.count + 1)
         refuse(r, "its plan has a tensor map that fits no tensor");
@@ -314,17 +317,27 @@ static void read_arguments(Reader *r, const Json *from, const PlanVariant *befor
     }
 }
 
-static PlanCondition read_condition(Reader *r, const Json *from) {
+// A list that begins with -n begins with the first n of the variant before, if that has the same arguments (`before`).
+static int first_of_before(Reader *r, const Json *from, int most) {
+    int64_t first = from->kind == JSON_ARRAY ? json_integer(json_at(from, 0), 0) : 0;
+    if (first < -most) refuse(r, "its plan has a variant that begins as none before it");
+    return r->ok && first < 0 ? (int)-first : 0;
+}
+
+static PlanCondition read_condition(Reader *r, const Json *from, const PlanVariant *before) {
     PlanCondition condition = {0};
     HostExpr term;
     if (!from) return condition;
+    int same = first_of_before(r, from, before ? before->when.terms.count : 0);
+    for (int i = 0; i < same; i++) vec_push(r->arena, &condition.terms, before->when.terms.items[i]);
     if (from->kind != JSON_ARRAY) {
         term = need_expr(r, from);
         vec_push(r->arena, &condition.terms, term);
-    } else JSON_EACH(item, from) {
-            term = need_expr(r, item);
-            vec_push(r->arena, &condition.terms, term);
-        }
+    }
+    for (int i = same > 0; from->kind == JSON_ARRAY && i < from->count; i++) {
+        term = need_expr(r, json_at(from, i));
+        vec_push(r->arena, &condition.terms, term);
+    }
     if (r->ok && condition.terms.count) condition.text = plan_condition_text(r->arena, &condition);
     return condition;
 }
@@ -335,11 +348,13 @@ static void read_term(Reader *r, int at, int64_t value, LaunchCost *terms) {
     else *cost_term(terms, term) = value;
 }
 
-static PlanCost *read_cost(Reader *r, const Json *from) {
+static PlanCost *read_cost(Reader *r, const Json *from, const PlanVariant *before) {
     if (!from) return NULL;
     PlanCost *cost = NEW(r->arena, PlanCost);
-    int at = 0;
-    JSON_EACH(item, from) {
+    int same = first_of_before(r, from, before && before->cost ? COST_EXTENTS : 0), at = same;
+    for (int i = 0; i < same; i++) cost->extents[i] = before->cost->extents[i];
+    for (int i = same > 0; i < from->count; i++) {
+        const Json *item = json_at(from, i);
         if (at < COST_EXTENTS) cost->extents[at] = need_expr(r, item);
         else read_term(r, at - COST_EXTENTS, json_integer(item, -1), &cost->terms);
         at++;
@@ -353,8 +368,9 @@ static void read_variant(Reader *r, const Json *from, bool is_program, const Pla
     read_arguments(r, from, before, v);
     JSON_EACH(map, maps)
     if (r->ok) read_map(r, map, v);
-    v->when = read_condition(r, json_get(from, "when"));
-    v->cost = read_cost(r, json_get(from, "cost"));
+    const PlanVariant *same = json_get(from, "params") || json_get(from, "dims") ? NULL : before;
+    v->when = read_condition(r, json_get(from, "when"), same);
+    v->cost = read_cost(r, json_get(from, "cost"), same);
     v->compared = (int)json_integer(json_get(from, "compare"), 1);
     read_steps(r, json_get(from, "steps"), &v->steps);
     v->recorded = json_boolean(json_get(from, "recorded"), false);
@@ -411,9 +427,11 @@ static bool read_plan(void *user) {
     Reader *r = user;
     const char *why = NULL;
     const Json *root = json_read(r->arena, r->text, r->length, &why);
+    int64_t format = json_integer(json_get(root, "manifest"), 0);
     if (!root) refuse(r, arena_printf(r->arena, "its plan is no JSON: %s", why));
-    else if (json_integer(json_get(root, "manifest"), 0) != MANIFEST_FORMAT)
-        refuse(r, "its plan has a format of another version");
+    else if (format != MANIFEST_FORMAT)
+        refuse(r, arena_printf(r->arena, "its plan has format %lld, that of another version; this one reads format %d",
+                               (long long)format, MANIFEST_FORMAT));
     if (!r->ok) return false;
     r->plan->producer = json_text(json_get(root, "producer"), "");
     r->plan->target = need_text(r, root, "target");

@@ -200,9 +200,23 @@ static void write_windows(Writer *w, const PlanMap *map) {
     close(w, '}');
 }
 
-static void write_map(Writer *w, const PlanMap *map) {
+// ["A",64,128]
+static void write_plain_map(Writer *w, const PlanMap *map) {
+    open_numbers(w, NULL);
+    put_text(w, NULL, map->tensor);
+    for (int i = 0; i < map->box_rank; i++) put_integer(w, NULL, map->box[i]);
+    close_numbers(w);
+}
+
+// `behind`: its place if it is behind the parameters, as most are.
+static void write_map(Writer *w, const PlanMap *map, int behind) {
+    bool usual = map->at == behind && map->swizzle == SWIZZLE_USUAL;
+    if (usual && !map->tf32 && !map->merged && !map->windows) {
+        write_plain_map(w, map);
+        return;
+    }
     open_flat(w, NULL, '{');
-    put_integer(w, "at", map->at);
+    put_unless(w, behind, "at", map->at);
     put_text(w, "tensor", map->tensor);
     write_integers(w, "box", map->box_rank, map->box);
     put_unless(w, SWIZZLE_USUAL, "swizzle", map->swizzle);
@@ -215,26 +229,44 @@ static void write_map(Writer *w, const PlanMap *map) {
 static void write_maps(Writer *w, const PlanVariant *v) {
     if (v->maps.count == 0) return;
     open(w, "maps", '[');
-    for (int i = 0; i < v->maps.count; i++) write_map(w, &v->maps.items[i]);
+    for (int i = 0; i < v->maps.count; i++) write_map(w, &v->maps.items[i], v->params.count + i);
     close(w, ']');
 }
 
-static void write_condition(Writer *w, const PlanCondition *when) {
+// The number of texts that two lists begin with; of none or one it is shorter to say them.
+static int common_texts(const HostExpr *a, int count, const HostExpr *b, int other) {
+    int same = 0;
+    while (same < count && same < other && strcmp(a[same].text, b[same].text) == 0) same++;
+    return same > 1 ? same : 0;
+}
+
+// -n for the first n texts of the variant before, then the others.
+static void put_numbers(Writer *w, const HostExpr *exprs, int count, int same) {
+    if (same > 0) put_integer(w, NULL, -same);
+    for (int i = same; i < count; i++) put_number(w, exprs[i].text);
+}
+
+// `before`: the variant before, if it has the same arguments; else NULL.
+static void write_condition(Writer *w, const PlanCondition *when, const PlanVariant *before) {
     if (!when->text) return;
+    const HostExpr *terms = when->terms.items;
+    int same = before ? common_texts(terms, when->terms.count, before->when.terms.items, before->when.terms.count) : 0;
     open_numbers(w, "when");
-    VEC_EACH (const HostExpr, term, &when->terms) put_number(w, term->text);
+    put_numbers(w, terms, when->terms.count, same);
     close_numbers(w);
 }
 
 // The extents, then the terms without the zeros at the end.
-static void write_cost(Writer *w, const PlanVariant *v) {
+static void write_cost(Writer *w, const PlanVariant *v, const PlanVariant *before) {
     if (v->compared > 1) put_integer(w, "compare", v->compared);
     if (!v->cost) return;
     LaunchCost cost = v->cost->terms;
     int last = COST_TERM_COUNT - 1;
     while (last >= 0 && !*cost_term(&cost, last)) last--;
     open_numbers(w, "cost");
-    for (int i = 0; i < COST_EXTENTS; i++) put_number(w, v->cost->extents[i].text);
+    bool compares = before && before->cost;
+    int same = compares ? common_texts(v->cost->extents, COST_EXTENTS, before->cost->extents, COST_EXTENTS) : 0;
+    put_numbers(w, v->cost->extents, COST_EXTENTS, same);
     for (int i = 0; i <= last; i++) put_integer(w, NULL, *cost_term(&cost, i));
     close_numbers(w);
 }
@@ -255,9 +287,10 @@ static void write_arguments(Writer *w, const PlanVariant *v) {
 
 static void write_variant(Writer *w, const PlanEntry *entry, int at) {
     const PlanVariant *v = &entry->variants.items[at];
+    const PlanVariant *before = v->names != at ? v - 1 : NULL;
     open(w, NULL, '{');
-    write_condition(w, &v->when);
-    write_cost(w, v);
+    write_condition(w, &v->when, before);
+    write_cost(w, v, before);
     if (v->names == at) write_arguments(w, v);
     write_maps(w, v);
     if (v->steps.count > 0 || !v->symbol) write_steps(w, "steps", &v->steps);

@@ -199,7 +199,8 @@ def kernel_table(manifest):
             arguments = v if "params" in v else arguments   # else those of the variant before
             if "symbol" in v:
                 maps = v.get("maps", [])
-                rows.append(f'{{"{v["symbol"]}", {len(arguments["params"]) + len(maps) + len(arguments.get("dims", []))}, {sum(1 << m["at"] for m in maps)}ull}}, ')
+                places = sum(1 << (m.get if isinstance(m, dict) else {}.get)("at", len(arguments["params"]) + i) for i, m in enumerate(maps))
+                rows.append(f'{{"{v["symbol"]}", {len(arguments["params"]) + len(maps) + len(arguments.get("dims", []))}, {places}ull}}, ')
     return "".join(rows)
 
 

@@ -191,6 +191,28 @@ static void clusters_share_steps(void **state) {
     assert_true(at(split, 256, 128, 40 * 32) == 4 * 40 * 1000 + 4 * 30);   // by two
 }
 
+// CTAs that share a multiprocessor wait at the same time; what it does for each of them adds up.
+static void residents_share_a_multiprocessor(void **state) {
+    LaunchCost shared = plain;
+    (void)state;
+    shared.resident = 2;
+    assert_true(at(shared, 1, 1280, 64) == 230);
+    assert_true(at(shared, 1, 1281, 64) == 2 * 230);
+    shared.load = 8 << 20;
+    assert_true(at(shared, 1, 1280, 64) == 20 * 2 * 8 + 30);
+}
+
+// Bytes of the problem's own rows and columns, for all of its steps.
+static void operands_are_copied_before(void **state) {
+    LaunchCost copies = plain;
+    (void)state;
+    copies.copied_rows = 3 << 20;
+    copies.copied_columns = 2 << 20;
+    copies.launch = 1000;
+    assert_true(at(copies, 128, 64, 32) == 100 + 30 + 1000 + 128 * 3 + 64 * 2);
+    assert_true(at(copies, 1, 65, 33) == 2 * 100 + 30 + 1000 + 2 * (3 + 65 * 2));
+}
+
 static void slices_fill_the_device(void **state) {
     LaunchCost sliced = plain;
     (void)state;
@@ -368,13 +390,22 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),    IN_ARENA(reads_of_tiles_are_counted),
-        IN_ARENA(unequal_tiles_are_balanced),          cmocka_unit_test(waves_take_equally_long),
-        cmocka_unit_test(hidden_tails_count_once),     cmocka_unit_test(few_readers_wait_for_memory),
-        cmocka_unit_test(clusters_share_steps),        cmocka_unit_test(slices_fill_the_device),
-        cmocka_unit_test(loads_depend_on_the_pitch),   cmocka_unit_test(power_limits_a_full_device),
-        IN_ARENA(power_is_that_of_the_products),       cmocka_unit_test(any_numbers_have_clocks),
-        IN_ARENA(steps_are_those_of_the_longest_tile), IN_ARENA(tiles_are_those_of_the_result),
+        IN_ARENA(transposed_results_are_scattered),
+        IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),
+        cmocka_unit_test(waves_take_equally_long),
+        cmocka_unit_test(hidden_tails_count_once),
+        cmocka_unit_test(few_readers_wait_for_memory),
+        cmocka_unit_test(clusters_share_steps),
+        cmocka_unit_test(slices_fill_the_device),
+        cmocka_unit_test(residents_share_a_multiprocessor),
+        cmocka_unit_test(operands_are_copied_before),
+        cmocka_unit_test(loads_depend_on_the_pitch),
+        cmocka_unit_test(power_limits_a_full_device),
+        IN_ARENA(power_is_that_of_the_products),
+        cmocka_unit_test(any_numbers_have_clocks),
+        IN_ARENA(steps_are_those_of_the_longest_tile),
+        IN_ARENA(tiles_are_those_of_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 3, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 4, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 3, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 4, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -137,11 +137,16 @@ static void test_bad_maps(void **state) {
         "{\"name\": \"m\", \"at\": 0, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 48}",
         "{\"name\": \"m\", \"at\": 0, \"tensor\": \"n\", \"box\": [8, 8], \"swizzle\": 0, \"tf32\": true}",
         "{\"name\": \"m\", \"at\": 3, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
-        "{\"name\": \"m\", \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}",
+        "[\"x\", 8]",
+        "[\"n\", 8, 8]",
+        "[\"x\", 8, 8, 1, 1, 1, 1]",
+        "[8, 8]",
     };
     Fixture f;
     setup(&f, *state);
     assert_true(map_is_read(&f, "{\"name\": \"m\", \"at\": 2, \"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}"));
+    assert_true(map_is_read(&f, "{\"tensor\": \"x\", \"box\": [8, 8], \"swizzle\": 0}"));   // behind the parameters
+    assert_true(map_is_read(&f, "[\"x\", 8, 8]"));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (map_is_read(&f, bad[i])) fail_msg("read: %s", bad[i]);
 }
@@ -150,7 +155,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 3, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 4, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -442,7 +447,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 3, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 4, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -488,7 +493,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -505,7 +510,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -540,7 +545,7 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
@@ -556,7 +561,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -698,7 +703,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -778,7 +783,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -803,7 +808,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -883,7 +888,7 @@ static void test_shared_conditions(void **state) {
 static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 3, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "{\"manifest\": 4, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
                      "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s], "
                      "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}]}",
                      variants);
@@ -920,6 +925,32 @@ static void test_compared(void **state) {
         f.plan = plan_read(f.arena, &f.failure, f.sink, sb_text(&out), out.length);
         assert_non_null(f.plan);
     }
+}
+
+// Conditions and costs may begin with the texts of the variant before, if it has the same arguments.
+static void test_begins_as_before(void **state) {
+#define FIRST_VARIANT                                                                                                  \
+    "{\"when\": [2, \"n % 2 == 0\"], \"compare\": 2, \"cost\": [0, 1, 1, 1, 1, 1, 1, 10, 50], " N_PARAM CALLED("even")
+    static const char *const bad[] = {
+        "{\"when\": [-1, 2], " N_PARAM CALLED("a"),
+        FIRST_VARIANT ", {\"when\": [-3], \"cost\": [-6, 1], " CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-7, 1], " CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-4, 1], " CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-6, 1], " N_PARAM CALLED("b"),
+    };
+    Fixture f;
+    setup(&f, *state);
+    assert_non_null(read_compared(&f, FIRST_VARIANT ", {\"when\": [-1], \"cost\": [-6, 1, 20, 50], " CALLED("any")));
+    const PlanVariant *second = &plan_entry(f.plan, "f")->variants.items[1];
+    assert_string_equal(second->when.text, "n < 64");
+    assert_string_equal(second->cost->extents[0].text, "n");
+    assert_int_equal(second->cost->terms.step, 20);
+    for (int i = 0; i < COUNT_OF(bad); i++) {
+        int before = diag_count(f.sink);
+        if (read_compared(&f, bad[i])) fail_msg("read: %s", bad[i]);
+        assert_int_equal(diag_view(f.sink, before).code, T_BAD_ARTEFACT);
+    }
+#undef FIRST_VARIANT
 }
 
 // A launch knows what its variant costs; one without a cost does not.
@@ -1202,14 +1233,14 @@ static void test_format_of_costs(void **state) {
     for (int i = 0; i < COST_TERM_COUNT; i++) sb_printf(&terms, "%s ", cost_term_name(i));
     assert_string_equal(sb_text(&terms),
                         "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
-                        "first_rows second_rows crossing straddle balanced uneven split stray load slice_steps "
-                        "read sum launch ");
+                        "first_rows second_rows crossing straddle balanced uneven split stray load copied_rows "
+                        "copied_columns resident slice_steps read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
-    assert_int_equal(MANIFEST_FORMAT, 3);
-    static const char before[] = "{\"manifest\": 2, \"target\": \"sm_80\", \"entries\": []}";
+    assert_int_equal(MANIFEST_FORMAT, 4);
+    static const char before[] = "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
     diag_render(f.sink, 0, DIAG_TEXT, &said);
-    assert_non_null(strstr(sb_text(&said), "a format of another version"));
+    assert_non_null(strstr(sb_text(&said), "its plan has format 3, that of another version; this one reads format 4"));
 }
 
 int main(void) {
@@ -1236,6 +1267,7 @@ int main(void) {
         IN_ARENA(test_leading_dims),
         IN_ARENA(test_shared_conditions),
         IN_ARENA(test_compared),
+        IN_ARENA(test_begins_as_before),
         IN_ARENA(test_predicted_clocks),
         IN_ARENA(test_wrong_costs),
         IN_ARENA(test_format_of_costs),
