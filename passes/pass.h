@@ -14,9 +14,10 @@ typedef struct PassContext {
     Failure *failure;
     DiagSink *sink;
     const Target *target;
-    bool remarks;           // -R: passes explain what they declined
-    VEC(Func *) variants;   // kernels a pass adds, placed after the one it was given
-    const Func *kernel;     // the one it was given
+    bool remarks;   // -R: passes explain what they declined
+    VEC(Func *)
+    variants;             // kernels a pass adds, placed after the one it was given, those of tiles after the last tile
+    const Func *kernel;   // the one it was given
 } PassContext;
 
 typedef bool (*PassFn)(PassContext *context, Func *kernel);

@@ -5,7 +5,8 @@
 //
 //     for each pass of the plan
 //         for each kernel whose stage the pass takes
-//             run it (timed, counted for --opt-bisect-limit); new variants go right after their kernel
+//             run it (timed, counted for --opt-bisect-limit); new variants go right after their kernel, those of
+//             tiles (@tile_variant) behind the last tile
 //         if something changed: verify, print, dump, round-trip, emulate
 #include "ir/verify.h"
 #include "passes/registry.h"
@@ -253,10 +254,23 @@ static void insert_func(Module *module, int at, Func *func) {
 
 typedef VEC(bool) Flags;
 
-// Runs one pass over all kernels. Variants that it adds go right after their kernel, and not through this pass again.
+static const Func *next_variant(const Module *module, int at) {
+    const Func *next = at + 1 < module->funcs.count ? module->funcs.items[at + 1] : NULL;
+    return next && strcmp(module->funcs.items[at]->name, next->name) == 0 ? next : NULL;
+}
+
+// Those of tiles are compared with each other, and with programs that stand there for the same arguments.
+static void mark_added(Module *module, Func *variant, bool is_last, const Func *next) {
+    if (!is_last || (next && attr_get(next->attrs, ATTR_FALLBACK)))
+        attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
+    else attr_remove(&variant->attrs, ATTR_TILE_VARIANT);
+}
+
+// Runs one pass over all kernels. Variants that it adds do not go through this pass again.
 static bool run_step(Runner *runner, Step *step, Flags *changed) {
     Module *module = runner->module;
     bool any = false;
+    VEC(Func *) added = {0};   // of the tiles so far
     for (int i = 0; i < module->funcs.count && !runner->failed; i++) {
         PassContext context = {.module = module,
                                .arena = module->arena,
@@ -267,13 +281,17 @@ static bool run_step(Runner *runner, Step *step, Flags *changed) {
                                .kernel = module->funcs.items[i]};
         Func *func = module->funcs.items[i];
         vec_push(module->arena, changed, false);
-        if (!allowed(runner, step->pass, func)) continue;
-        vec_last(changed) = run_on(runner, step, func, &context);
+        if (allowed(runner, step->pass, func)) vec_last(changed) = run_on(runner, step, func, &context);
         any |= vec_last(changed);
-        for (int v = 0; v < context.variants.count; v++) {
-            insert_func(module, i++, context.variants.items[v]);
+        VEC_EACH_PTR (Func, variant, &context.variants) vec_push(module->arena, &added, variant);
+        const Func *next = next_variant(module, i);
+        if (next && attr_get(func->attrs, ATTR_TILE_VARIANT)) continue;
+        VEC_EACH_PTR (Func, variant, &added) {
+            mark_added(module, variant, variant == vec_last(&added), next);
+            insert_func(module, i++, variant);
             vec_push(module->arena, changed, true);
         }
+        added.count = 0;
     }
     return any;
 }

@@ -64,6 +64,10 @@ typedef struct WgmmaCosts {
     int64_t second_launch_clocks;   // split-K by workspace: the launch of the reduction kernel
     int64_t workspace_bytes;        // bandwidth to write or read the workspace, all multiprocessors
     int64_t slice_steps;            // the least number of k steps for which a slice of its own pays
+    // the variant without TMA and wgmma (passes/cost/cost_fallback.c)
+    int64_t element_clocks;   // to load an element for each lane of a warp
+    int64_t waited_clocks;    // the same, of a CTA alone
+    int64_t products;         // multiply-adds a clock
     // cooperative warpgroups that do other work between products (passes/cost/cost_cooperative.c)
     int64_t strip_bytes;                      // of k, for which 64 rows take 2 clocks per column
     int64_t work_clocks, work_elements;       // clocks of one warpgroup per work_elements elements of other work

@@ -5,6 +5,7 @@
 //
 //     cost_pingpong.c      ping-pong kernels: clocks per step and per tile
 //     cost_cooperative.c   cooperative kernels: the same, and the number of steps
+//     cost_fallback.c      the variant without TMA and wgmma
 //     launch_cost.c        the coefficients of a launch
 //
 // search.h has the map of the folder.
@@ -41,6 +42,11 @@ PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int b
 PingpongCost cost_shared_tile(const Target *target, const Func *kernel);
 // The pitches of the tensors that a step loads from, and the rows of each (target/launch_cost.h).
 void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t rows[2]);
+
+// Amounts per clock as clocks of one amount (target/launch_cost.h); 0: no such cost.
+int64_t cost_rate(int64_t amount, int64_t per_clock);
+// Of the variant of a kernel without facts, whose tile is that of `tile` (cost_fallback.c).
+LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel, const LaunchCost *tile);
 
 // ---- cooperative kernels ----
 // Clocks of a multiprocessor per 2^30 multiplications; `rows`: of the first gemm's accumulator.

@@ -1,9 +1,9 @@
 #include "passes/cost/search_internal.h"
 #include "passes/tile/tile.h"
 
-static int64_t rate(int64_t amount, int64_t per_clock) {
+int64_t cost_rate(int64_t amount, int64_t per_clock) {
     enum { UNIT = 1 << 20 };   // target/launch_cost.h
-    return (amount * UNIT + per_clock / 2) / per_clock;
+    return per_clock > 0 ? (amount * UNIT + per_clock / 2) / per_clock : 0;
 }
 
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
@@ -16,24 +16,31 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .stream = larger(cost->step, cost->stream),
                         .tail = cost->tail,
                         .hidden = tile->split == 1 && cost->hidden,
-                        .padding = rate(cost->bytes, machine->zero_bytes),
+                        .padding = cost_rate(cost->bytes, machine->zero_bytes),
                         .power = cost->power,
                         .fetch = cost->fetch,
                         .first_rows = cost->rows,
-                        .crossing = rate(machine->crossing_bytes, machine->load_bytes),
-                        .straddle = rate(machine->straddle_bytes, machine->load_bytes),
+                        .crossing = cost_rate(machine->crossing_bytes, machine->load_bytes),
+                        .straddle = cost_rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
         terms.stray = machine->stray_clusters;
-        terms.load = rate(cost->loaded, machine->cluster_bytes);
+        terms.load = cost_rate(cost->loaded, machine->cluster_bytes);
     } else if (tile->split == BY_WORKSPACE) {
         terms.step = terms.stream;
         terms.tail = tile->n * (machine->tail_clocks + machine->scattered_clocks);
         terms.slice_steps = machine->slice_steps;
-        terms.read = rate(cost->bytes, machine->memory_bytes);
-        terms.sum = rate(2 * (int64_t)sizeof(float), machine->workspace_bytes);   // written and read
+        terms.read = cost_rate(cost->bytes, machine->memory_bytes);
+        terms.sum = cost_rate(2 * (int64_t)sizeof(float), machine->workspace_bytes);   // written and read
         terms.launch = machine->second_launch_clocks;
     }
     return terms;
+}
+
+void add_copies(const Target *target, const int64_t bytes[2], int launches, LaunchCost *terms) {
+    terms->copied_rows =
+        cost_rate(2 * bytes[0] / larger(terms->tile_rows, 1), target->stream_bytes);   // read and written
+    terms->copied_columns = cost_rate(2 * bytes[1] / larger(terms->tile_columns, 1), target->stream_bytes);
+    terms->launch += launches * target->launch_ns * target->clock_mhz / 1000;
 }

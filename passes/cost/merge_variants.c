@@ -68,16 +68,43 @@ static void set_costs(const TileSearch *search, const TileVec *tiles, int count,
         known &= variants[v]->cost != NULL;
         if (v + 1 < tiles->count) attr_set_ints(search->arena, &variants[v]->attrs, ATTR_TILE_VARIANT, 0, NULL);
     }
-    for (int v = 0; v < tiles->count && !known; v++) variants[v]->cost = NULL;
+    for (int v = 0; v < tiles->count; v++) {
+        if (!known) variants[v]->cost = NULL;
+        else if (tiles->items[v].keeps_fallback)
+            attr_set_ints(search->arena, &variants[v]->attrs, ATTR_WITH_FALLBACK, 0, NULL);
+    }
+}
+
+// The programs that copy operands first, and their kernels.
+static void add_repacked(const TileSearch *search, const Module *module, const TileCandidate *tile, const Func *kernel,
+                         FuncVec *copies, FuncVec *programs, FuncVec *kernels) {
+    Repacked made = repack(search->arena, search->target, module, kernel, copies);
+    Specialization how = specialization_of(search->arena, search->target, made.rows);
+    FuncCost *cost = cost_of(search, made.rows, &how, *tile);
+    for (int i = 0; i < made.count && cost; i++) {
+        FuncCost *own = made.programs[i]->cost;
+        RepackBytes bytes = repack_bytes(search->target, kernel, i);
+        own->terms = cost->terms;
+        if (i + 1 == made.count)   // rows of whole lines
+            own->extents[COST_FIRST_PITCH] = own->extents[COST_SECOND_PITCH] = e_int(search->arena, 0);
+        add_copies(search->target, bytes.of, bytes.launches, &own->terms);
+        vec_push(search->arena, programs, made.programs[i]);
+    }
+    if (!cost) return;
+    for (int i = copies->count; i < made.copies.count; i++) vec_push(search->arena, kernels, made.copies.items[i]);
+    vec_push(search->arena, kernels, made.rows);
+    *copies = made.copies;
 }
 
 // A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single
-// time.
+// time. So do, behind the last tile, programs that copy operands first.
 static void add_variants(const TileSearch *search, const Module *module, Module *merged, int count,
-                         Func *const *variants) {
-    VEC(Func *) kernels = {0};
+                         Func *const *variants, const TileVec *tiles) {
+    FuncVec kernels = {0}, programs = {0}, copies = {0}, packed = {0};
     for (int v = 0; v < count; v++) {
         const Func *kernel = variants[v];
+        if (v < tiles->count && tiles->items[v].keeps_repacked && kernel->cost)
+            add_repacked(search, module, &tiles->items[v], kernel, &copies, &programs, &packed);
         if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != BY_WORKSPACE) {
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;
@@ -88,6 +115,11 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
         if (kernels.count == 0) vec_push(search->arena, &kernels, made.sum);
         vec_push(search->arena, &kernels, made.slices);
     }
+    for (int i = 0; i < programs.count; i++) {
+        if (i + 1 < programs.count) attr_set_ints(search->arena, &programs.items[i]->attrs, ATTR_TILE_VARIANT, 0, NULL);
+        vec_push(search->arena, &merged->funcs, programs.items[i]);
+    }
+    VEC_EACH_PTR (Func, kernel, &packed) vec_push(search->arena, &merged->funcs, kernel);
     VEC_EACH_PTR (Func, kernel, &kernels) vec_push(search->arena, &merged->funcs, kernel);
 }
 
@@ -105,7 +137,7 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
             if (tiles->items[v].split != 1)
                 attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
         if (is_kernel) set_costs(search, tiles, count, variants);
-        add_variants(search, module, &merged, count, variants);
+        add_variants(search, module, &merged, count, variants, tiles);
     }
     *module = merged;
 }

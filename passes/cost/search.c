@@ -170,8 +170,10 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
     Answer answer = answer_of(search, kernel);
+    if (choice->tiles.count == 0) choice->repacks = can_repack(search->target, kernel);
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &answer.estimate),
+                          .without = cost_fallback(search->arena, search->target, answer.kernel, &(LaunchCost){0}),
                           .ring = answer.estimate.shared,
                           .slots = slots_of(&answer.estimate),
                           .split = 1};
@@ -247,8 +249,7 @@ static double take_best(TileVec *tiles, int taken, double *times) {
     return best;
 }
 
-// The last tile is the fallback for problems that the conditions of the others exclude: prefer a large tile whose
-// variant without TMA still fits.
+// The last tile is the fallback of kernels without costs, so prefer a large one whose variant without TMA still fits.
 static void put_largest_last(TileVec *tiles) {
     int largest = 0;
     for (int i = 1; i < tiles->count; i++) {
@@ -281,10 +282,91 @@ static int most_tiles(const TileSearch *search, int most) {
     return search->most > 0 && search->most < most ? search->most : most;
 }
 
-static void keep_few(const TileSearch *search, TileVec *tiles) {
+// ---- problems that TMA cannot serve ----
+//
+// Some tiles are kept for them, too: one whose operands are copied first, and a few without TMA, of which one serves everything.
+
+// Tiles whose variant without TMA has enough registers, or all.
+static TileVec able_to_fall_back(const TileSearch *search, const TileVec *tiles) {
+    TileVec able = {0};
+    VEC_EACH (const TileCandidate, tile, tiles)
+        if (tile->fallback) vec_push(search->arena, &able, *tile);
+    if (able.count == 0)
+        VEC_EACH (const TileCandidate, tile, tiles) vec_push(search->arena, &able, *tile);
+    return able;
+}
+
+// If none of the tensors has aligned rows. Results go from registers to memory.
+static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile, bool repacks) {
+    LaunchCost cost = tile->without;
+    cost.tile_rows = tile->m, cost.tile_columns = tile->n, cost.tile_depth = tile->cost.k;
+    if (!repacks) return cost;
+    const int64_t bytes[] = {tile->m * tile->cost.bytes, tile->n * tile->cost.bytes};
+    cost = launch_cost(target, tile);
+    cost.tail += ceil_div(tile->m, WGMMA_ROWS) * tile->n * target->wgmma.scattered_clocks;
+    add_copies(target, bytes, COUNT_OF(bytes), &cost);
+    return cost;
+}
+
+// The clocks of each problem, and the least of all tiles.
+static void set_unaligned_times(const TileSearch *search, TileVec *tiles, bool repacks, double *least) {
+    for (int p = 0; p < PROBLEMS; p++) {
+        const int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2]};
+        VEC_EACH (TileCandidate, tile, tiles) {
+            LaunchCost cost = unaligned_cost(search->target, tile, repacks);
+            tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
+        }
+    }
+    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
+}
+
+static void divide_times(TileVec *tiles, const double *least) {
+    VEC_EACH (TileCandidate, tile, tiles)
+        for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
+}
+
+// Moves the tiles without TMA that add most to `repacked` (or NULL) to the front. Out: their number, and in *sum the time of
+// all problems.
+static int best_fallbacks(const TileSearch *search, TileVec *able, const TileCandidate *repacked, double *sum) {
+    const double WORTH_A_TILE = 1, UNSERVED = 1e6;   // of the time of one problem
+    double times[PROBLEMS];
+    int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
+    for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
+    if (repacked) lower_times(times, repacked, 0, PROBLEMS);
+    while (kept < able->count && kept < most && (take_best(able, kept, times) > WORTH_A_TILE || kept == 0)) kept++;
+    *sum = 0;
+    for (int p = 0; p < PROBLEMS; p++) *sum += times[p];
+    return kept;
+}
+
+static void keep_unaligned(const TileSearch *search, TileChoice *choice) {
+    double least[PROBLEMS], sum, fewest;
+    TileVec able = able_to_fall_back(search, &choice->tiles), repacked = {0};
+    TileCandidate *best = NULL;
+    for (int p = 0; p < PROBLEMS; p++) least[p] = COST_NEVER;
+    VEC_EACH (const TileCandidate, tile, &choice->tiles)
+        if (choice->repacks) vec_push(search->arena, &repacked, *tile);
+    set_unaligned_times(search, &able, false, least);
+    set_unaligned_times(search, &repacked, true, least);
+    divide_times(&able, least);
+    divide_times(&repacked, least);
+    best_fallbacks(search, &able, NULL, &fewest);
+    VEC_EACH (TileCandidate, tile, &repacked) {
+        best_fallbacks(search, &able, tile, &sum);
+        if (sum < fewest) fewest = sum, best = tile;
+    }
+    int kept = best_fallbacks(search, &able, best, &sum);
+    VEC_EACH (TileCandidate, tile, &choice->tiles) {
+        tile->keeps_repacked = best && tile->combination == best->combination;
+        for (int i = 0; i < kept; i++) tile->keeps_fallback |= tile->combination == able.items[i].combination;
+    }
+}
+
+static void keep_few(const TileSearch *search, TileChoice *choice) {
     const double WORTH_A_TILE = 0.01, NEEDLESS = 1e-6,
                  UNSERVED = 1e6;   // of the time of one problem
     double least[PROBLEMS], times[PROBLEMS];
+    TileVec *tiles = &choice->tiles;
     int kept = 0;
     set_times(search, tiles, 0);
     for (int p = 0; p < PROBLEMS; p++) {
@@ -299,6 +381,7 @@ static void keep_few(const TileSearch *search, TileVec *tiles) {
     tiles->count = kept;
     drop_needless(tiles, NEEDLESS);
     put_largest_last(tiles);
+    keep_unaligned(search, choice);
 }
 
 // Inserts split-K tiles that make deep problems faster, after the kept tiles but before the last.
@@ -332,7 +415,7 @@ bool tile_search_decide(TileSearch *search) {
         if (choice->decided) continue;
         more = choice->decided = true;
         if (choice->tiles.count > 0 && choice->by_rows) order_cooperative(choice);
-        else keep_few(search, &choice->tiles), keep_splits(search, choice);
+        else keep_few(search, choice), keep_splits(search, choice);
         if (choice->tiles.count > search->tile_count) search->tile_count = choice->tiles.count;
     }
     return more;

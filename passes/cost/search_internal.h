@@ -3,7 +3,13 @@
 #include "passes/cost/cost.h"
 #include "passes/cost/search.h"
 
-enum { MOST_TILES = 16, MOST_SPLITS = 6, MOST_VARIANTS = MOST_TILES + MOST_SPLITS, BY_WORKSPACE = 0 };
+enum {
+    MOST_TILES = 16,
+    MOST_SPLITS = 6,
+    MOST_VARIANTS = MOST_TILES + MOST_SPLITS,
+    BY_WORKSPACE = 0,
+    MOST_FALLBACKS = 2
+};
 enum { PROBLEMS = 28, DEEP_PROBLEMS = 23 };   // of search.c
 
 typedef struct TileCandidate {
@@ -13,6 +19,9 @@ typedef struct TileCandidate {
     PingpongCost cost;
     bool alias_epilogue;   // the epilogue is staged in an operand's tile
     bool fallback;         // the variant without TMA has enough registers
+    LaunchCost without;    // its cost
+    bool keeps_fallback;   // that variant is kept, too
+    bool keeps_repacked;   // programs that copy its operands first are kept, too (passes/tile/repack.c)
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
     double times[PROBLEMS + DEEP_PROBLEMS];   // in the end relative to the best tile's, for all but the deep problems
@@ -25,10 +34,13 @@ struct TileChoice {
     TileVec tiles;    // candidates that fit; later the kept ones. Empty: take the first combination that fits
     TileVec splits;   // candidates with split-K
     bool by_rows;     // cooperative: one tile per number of rows
+    bool repacks;     // can_repack
 };
 
 // The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile);
+// Adds copies of so many bytes of a step's tiles (`terms` has their extents), by as many launches.
+void add_copies(const Target *target, const int64_t bytes[2], int launches, LaunchCost *terms);
 
 // The choice of a source kernel; variants of one name (other line or condition) have their own.
 TileChoice *tile_choice(TileSearch *search, const Func *kernel);

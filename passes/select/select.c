@@ -15,8 +15,9 @@
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
 // Facts that are not yet proven become the `when` of the kernel, and a clone without them follows, `@fallback`. So one
-// artefact serves every shape, and a kernel that needs no facts has one variant. Second, what is the widest access that
-// is provably aligned under the facts of each variant (loop_vector)?
+// artefact serves every shape, and a kernel that needs no facts has one variant. Of several tiles those with
+// @with_fallback (or the last one) have such a clone, behind all tiles; a launch compares the clones by costs of their own.
+// Second, what is the widest access that is provably aligned under the facts of each variant (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
 //     @via(tma)        in other kernels: tiles to and from shared memory, where possible and faster (tma_simple.c)
@@ -35,6 +36,7 @@
 #include "ir/channels.h"
 #include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
+#include "passes/cost/cost.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
@@ -554,19 +556,36 @@ static bool select_kernel(PassContext *context, Func *kernel) {
     return s.changed;
 }
 
+// Of tiles that are compared, those with @with_fallback have a variant without facts; else the last one.
+static bool needs_fallback(const Module *module, const Func *kernel) {
+    if (attr_get(kernel->attrs, ATTR_WITH_FALLBACK)) return true;
+    if (attr_get(kernel->attrs, ATTR_TILE_VARIANT)) return false;
+    bool needs = true, reached = false;
+    for (int i = module->funcs.count - 1; i >= 0 && needs; i--) {
+        const Func *tile = module->funcs.items[i];
+        if (reached && (strcmp(tile->name, kernel->name) || !attr_get(tile->attrs, ATTR_TILE_VARIANT))) break;
+        needs = !reached || !attr_get(tile->attrs, ATTR_WITH_FALLBACK);
+        reached |= tile == kernel;
+    }
+    return needs;
+}
+
 // Adds the variant without the facts, and the facts to this variant.
 static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = selector_of(context, kernel);
-    if (s.fallback) return false;
+    if (s.fallback || attr_get(kernel->attrs, ATTR_GIVEN_FACTS)) return false;
     kernel_walk(s.arena, kernel, want_stmt, &s);
     kernel_walk(s.arena, kernel, want_map_stmt, &s);
     if (s.wanted.count > 0 || s.boxes) want_small_dims(&s);
     if (s.wanted.count == 0) return false;
 
-    if (!attr_get(kernel->attrs, ATTR_TILE_VARIANT)) {
+    if (needs_fallback(context->module, kernel)) {
+        bool compared = attr_get(kernel->attrs, ATTR_WITH_FALLBACK) && kernel->cost;
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
-        fallback->cost = NULL;
+        attr_remove(&fallback->attrs, ATTR_WITH_FALLBACK);
+        if (compared) fallback->cost->terms = cost_fallback(s.arena, s.target, fallback, &kernel->cost->terms);
+        else fallback->cost = NULL;
         drop_groups((Stmt *)func_grid(fallback));
         set_claim(s.arena, (Stmt *)func_grid(fallback), (TileClaim){0});   // its grid is one of tiles
         vec_push(s.arena, &context->variants, fallback);

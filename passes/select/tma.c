@@ -265,6 +265,7 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
+    if (via_of(copy) != VIA_NONE && via_of(copy) != VIA_TMA_STORE) return "@via names another mechanism";
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
         return "TMA stores whole fragments of two dims";
     if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)

@@ -6,6 +6,7 @@
 //     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
 //     split_k.c              shares the k steps of a tile among CTAs
+//     repack.c               copies operands that TMA cannot load to workspace (no pass)
 //     hoist_guards.c         hoists conditions out of parallel loops
 //     partial_reductions.c   reduces in each thread first, across threads after the loop
 //     peel_loops.c           peels iterations with a condition of their own
@@ -44,3 +45,23 @@ bool can_split_k_workspace(const Func *kernel);
 // For a kernel that can; the kernel is not changed. The program's condition is the kernel's and what its tensor maps
 // need. The new names do not occur in the module.
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel);
+
+// ---- repack.c ----
+typedef VEC(Func *) FuncVec;
+enum { MOST_REPACKED_PITCHES = 2 };
+typedef struct Repacked {
+    int count;
+    Func *programs[1 << MOST_REPACKED_PITCHES];   // by the bits of the pitches whose operands they copy
+    Func *rows;                                   // the kernel that they launch
+    FuncVec copies;                               // kernels, one for each type
+} Repacked;
+bool can_repack(const Target *target, const Func *kernel);
+// For a kernel that can; it is not changed. The programs have its cost. `copies`: those that there are. The new names do
+// not occur in the module.
+Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, const FuncVec *copies);
+// Bytes of a step's tiles that such a program has copied before, by the name of the grid that chooses them.
+typedef struct RepackBytes {
+    int64_t of[2];
+    int launches;
+} RepackBytes;
+RepackBytes repack_bytes(const Target *target, const Func *kernel, int pitches);

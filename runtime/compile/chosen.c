@@ -12,6 +12,8 @@ typedef struct Chooser {
     const Plan *plan;         // of the module, as a launch reads it
     const PlanEntry *entry;   // that is launched
     bool *kept;               // of each function
+    int count;                // arguments
+    const LaunchArg *args;
 } Chooser;
 
 static const Span NOWHERE;
@@ -99,11 +101,30 @@ static int function_of(const Chooser *c, const PlanVariant *variant) {
     fail_internal(c->module->failure, __FILE__, __LINE__, "'%s' has fewer variants than its plan", entry->name);
 }
 
+// Whether some tensor has rows that TMA cannot serve.
+static bool has_unaligned_rows(const Chooser *c) {
+    enum { UNIT = 16 };
+    for (int i = 0; i < c->count; i++) {
+        int bits = type_bits(c->entry->variants.items[0].params.items[i].type);
+        for (int d = 0; c->args[i].is_tensor && d < c->args[i].rank - 1; d++)
+            if (c->args[i].strides[d] * bits % (8 * UNIT) != 0) return true;
+    }
+    return false;
+}
+
+// Before the passes it is not known whether the arguments need a variant without facts: where they may, those that are
+// to come are kept, too.
 static void keep(Chooser *c, const PlanVariant *variant, bool lowered) {
     if (!variant) return;   // a fill
     int at = function_of(c, variant);
     c->kept[at] = true;
-    if (!lowered) c->kept[at + module_compared(c->module, at) - 1] = true;
+    if (lowered) return;
+    c->kept[at + module_compared(c->module, at) - 1] = true;
+    for (int i = 0; i < c->module->funcs.count && has_unaligned_rows(c); i++) {
+        const Func *func = c->module->funcs.items[i];
+        bool serves = attr_get(func->attrs, ATTR_WITH_FALLBACK) || attr_get(func->attrs, ATTR_FALLBACK);
+        c->kept[i] |= serves && strcmp(func->name, c->module->funcs.items[at]->name) == 0;
+    }
 }
 
 static bool keeps_some(const Chooser *c, const char *name) {
@@ -146,6 +167,7 @@ bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, b
     if (!plan_dispatch(c.arena, module->sink, c.plan, c.entry, count, args, &device, (LaunchMemory){0}, &launch))
         return false;
     c.kept = NEW_ARRAY(c.arena, bool, module->funcs.count + 1);
+    c.count = count, c.args = args;
     keep(&c, launch.variant, lowered);
     VEC_EACH (const Action, action, &launch.actions) keep(&c, action->variant, lowered);
     drop_others(&c);

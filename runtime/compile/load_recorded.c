@@ -246,6 +246,7 @@ void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile,
             if (variant->kind != FUNC_KERNEL || strcmp(variant->name, tile->kernel) != 0) continue;
             attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
             attr_set_ints(module->arena, &variant->attrs, ATTR_TUNED_FOR, 0, NULL);
+            attr_remove(&variant->attrs, ATTR_WITH_FALLBACK);   // the other tiles serve what it does not
             variant->cost = NULL;   // where it was measured it is taken
             vec_push(module->arena, &merged.funcs, variant);
         }

@@ -1,0 +1,58 @@
+// The cost of a variant without facts (passes/select/select.c), which a launch takes where TMA cannot serve a tensor. Its
+// threads load element by element, through registers; then its warps multiply. A step takes
+//
+//     the multiprocessor     `element_clocks` for each element of each lane of a warp, and the products, `products` a clock
+//     a CTA                  `waited_clocks` instead: loads wait for each other, unless another CTA has work meanwhile
+//
+// As many CTAs share a multiprocessor as have registers and shared memory, so smaller tiles are better than wide ones.
+// (H200, examples/gemm.tile, 60 problems of any sizes, 21 tiles: the model's choice of the three kept tiles takes 6.9 % more than the
+// fastest of all in the mean, the largest tile 122 %.)
+#include "passes/cost/cost.h"
+#include "passes/cost/occupancy.h"
+#include "passes/pipeline/async_copy_legality.h"
+#include "passes/specialize/builder.h"
+
+// Elements on their way from global to shared memory, in a register each; fewer bytes are not copied asynchronously.
+enum { ON_THE_WAY = 8, ASYNCHRONOUS = 4 };
+
+typedef struct Sum {
+    int64_t elements, bytes;   // loaded in a step; bytes of shared memory
+    int64_t products;          // in a step
+} Sum;
+
+static Sum sum_of(const Func *kernel) {
+    Sum sum = {0};
+    FOR_EACH_STMT (loop, &kernel->body) {
+        if (!is_loop(loop, LOOP_PIPELINED)) continue;
+        FOR_EACH_STMT (stmt, &loop->loop.body) {
+            CopyOp copy;
+            GemmOp gemm;
+            if (match_copy(stmt, &copy) && copy.dst->buf->scope == SCOPE_SHARED) {
+                int64_t each = type_bytes(copy.dst->buf->type), bytes = region_bytes(copy.dst);
+                sum.elements += bytes / each;
+                sum.bytes += bytes * (each >= ASYNCHRONOUS ? loop_stages(loop) : 1);
+            }
+            if (match_gemm(stmt, &gemm))
+                sum.products += region_extent(gemm.acc, 0) * region_extent(gemm.acc, 1) * region_extent(gemm.a, 1);
+        }
+        SKIP_BODY(loop);
+    }
+    return sum;
+}
+
+LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel, const LaunchCost *tile) {
+    const WgmmaCosts *costs = &target->wgmma;
+    Sum sum = sum_of(kernel);
+    Occupancy occupancy = occupancy_estimate(arena, kernel, target);
+    int threads = (int)larger(occupancy.threads, 1);
+    int64_t multiplying = sum.products / costs->products, loads = sum.elements / target->warp_lanes;
+    int64_t busy = loads * costs->element_clocks + multiplying;
+    int64_t resident = smaller(target_ctas_by_registers(target, occupancy.registers + ON_THE_WAY, threads),
+                               target_ctas_by_shared(target, sum.bytes));
+    return (LaunchCost){.tile_rows = tile->tile_rows,
+                        .tile_columns = tile->tile_columns,
+                        .tile_depth = tile->tile_depth,
+                        .step = loads * costs->waited_clocks + multiplying,
+                        .load = cost_rate(busy, target->multiprocessors),
+                        .resident = larger(smaller(resident, target->threads_multiprocessor / threads), 1)};
+}
