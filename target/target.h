@@ -122,7 +122,8 @@ typedef struct Target {
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory
     int64_t l2_bytes,
-        l2_kept;   // of the most common device; the share that stays resident while other data streams through
+        l2_kept,      // of the most common device; the share that stays resident while other data streams through
+        l2_sharers;   // CTAs that read the same data at about the same time, from which on memory is fast enough
     int64_t memory_period;   // rows at a distance of a multiple of this many bytes load the memory channels unequally
     int memory_starts;       // number of different start columns that spread such rows
     int vector_bytes;        // widest load or store of a thread

@@ -22,12 +22,19 @@
 // Tiles of a wave of persistent CTAs start at the same time. Some of them should share their reads, or memory is too
 // slow for all; and a section should have one tile per CTA.
 static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
-    enum { SHARERS = 4 };
-    int64_t blocks = s->context->target->multiprocessors, most = 1;
+    int64_t blocks = s->context->target->multiprocessors, sharers = s->context->target->l2_sharers, most = 1;
     EXPECT(s->context->failure, blocks > 0, "'%s' has no multiprocessors", s->context->target->name);
-    while (most * 2 * SHARERS <= blocks) most *= 2;
+    while (most * 2 * sharers <= blocks) most *= 2;
     Expr *least = e_call2(s->arena, OP_CEILDIV, e_int(s->arena, blocks), extent);
     return e_max(s->arena, e_min(s->arena, fit, e_int(s->arena, most)), least);
+}
+
+// CTAs that come to tiles one by one read what others have read a moment before. More of them than `l2_sharers` gain nothing: they wait
+// for the same lines, and a section ends more often.
+static Expr *fit_claimed(Scheduler *s, Expr *fit) {
+    int64_t sharers = s->context->target->l2_sharers,
+            least = (s->context->target->multiprocessors + sharers - 1) / sharers;
+    return e_max(s->arena, fit, e_int(s->arena, least));
 }
 
 // The number of combinations of the other names in a section: as many as fit L2, with space for streamed data, and at
@@ -41,6 +48,7 @@ static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *othe
     Expr *bytes = e_max(a, e_min(a, reread, room), e_int(a, 1));   // larger than the cache: all of it
     Expr *fit = e_div(a, room, bytes);
     if (s->snake) fit = fit_round(s, fit, extent);
+    else if (grid_claim(s->grid).kind == CLAIM_DYNAMIC) fit = fit_claimed(s, fit);
     fit = bind_name(s, "fit", e_max(a, fit, e_int(a, LEAST)));
     assume_between(s, fit, e_int(a, LEAST), e_plus(a, e_max(a, room, e_int(a, LEAST)), 1));
     return e_call2(a, OP_CEILDIV, others, e_max(a, e_div(a, others, fit), e_int(a, 1)));

@@ -4,15 +4,16 @@
 
 enum { CLAIM_SLOTS = 2 };   // the group that claims is up to so many tiles ahead
 
-Claims declare_claims(Arena *arena, Span loc, Block *out) {
-    const int64_t slots = CLAIM_SLOTS;
-    Claims claims = {.channel = buf_new_const(arena, "claimed", SCOPE_SHARED, TYPE_CHANNEL, 1, &slots, loc),
-                     .numbers = buf_new_const(arena, "claimed", SCOPE_SHARED, TYPE_I32, 1, &slots, loc)};
-    claims.channel->mode = claims.numbers->mode = MODE_INOUT;
-    claims.numbers->channel = claims.channel;
-    claims.numbers->stage_dims = 1;
+Claims declare_claims(Arena *arena, int count, Span loc, Block *out) {
+    const int64_t extents[] = {CLAIM_SLOTS, count};
+    Claims claims = {.channel = buf_new_const(arena, "claimed", SCOPE_SHARED, TYPE_CHANNEL, 1, extents, loc),
+                     .values = buf_new_const(arena, "claimed", SCOPE_SHARED, TYPE_I32, count > 1 ? 2 : 1, extents, loc),
+                     .count = count};
+    claims.channel->mode = claims.values->mode = MODE_INOUT;
+    claims.values->channel = claims.channel;
+    claims.values->stage_dims = 1;
     block_push(arena, out, s_decl(arena, claims.channel));
-    block_push(arena, out, s_decl(arena, claims.numbers));
+    block_push(arena, out, s_decl(arena, claims.values));
     return claims;
 }
 
@@ -23,11 +24,14 @@ static Expr *push_slot(Arena *a, const Claims *claims, OpId op, Span loc, Block 
     return e_var(a, slot);
 }
 
-void push_claim(Arena *a, const Claims *claims, Expr *next, Var *number, Span loc, Block *out) {
-    if (next) block_push(a, out, s_assign(a, number, block_let(a, out, "next", next, loc)));
+void push_claim(Arena *a, const Claims *claims, bool tells, Var *const *vars, Span loc, Block *out) {
     if (!claims->channel) return;
-    Expr *slot = push_slot(a, claims, next ? OP_ACQUIRE : OP_RECEIVE, loc, out);
-    if (next) block_push(a, out, s_store(a, claims->numbers, 1, &slot, e_cast(a, TYPE_I32, e_var(a, number))));
-    else block_push(a, out, s_assign(a, number, e_cast(a, TYPE_I64, e_load(a, claims->numbers, 1, &slot))));
-    BLOCK_CALL(a, out, loc, next ? OP_COMMIT : OP_RELEASE, arg_value(slot));
+    Expr *slot = push_slot(a, claims, tells ? OP_ACQUIRE : OP_RECEIVE, loc, out);
+    for (int i = 0; i < claims->count; i++) {
+        Expr *at[] = {slot, e_int(a, i)};
+        int rank = claims->values->rank;
+        if (tells) block_push(a, out, s_store(a, claims->values, rank, at, e_cast(a, TYPE_I32, e_var(a, vars[i]))));
+        else block_push(a, out, s_assign(a, vars[i], e_cast(a, TYPE_I64, e_load(a, claims->values, rank, at))));
+    }
+    BLOCK_CALL(a, out, loc, tells ? OP_COMMIT : OP_RELEASE, arg_value(slot));
 }

@@ -1,18 +1,23 @@
 // Loops over the tiles of a CTA that the source writes: `for (tile in tiles)`, most often one in each role.
 //
 //     @claim(dynamic) grid (m in M, h in H) threads T {          grid (cta in min(M * H, sms())) threads T {
-//         role load { for (tile in tiles) { .. m, h .. } }           channel claimed (claimed: i32) slots 2;
-//         role compute { for (tile in tiles) { .. m, h .. } }        role load {
-//     }                                                   =>             var number: i64 = cta;
-//                                                                        while (number < M * H) {
-//                                                                            let m = number % M; let h = number / M; ..
-//                                                                            number = ctas + atomic_inc(taken[0], ..);
-//                                                                            send(claimed, number);
+//         role load {                                                channel claimed (claimed: i32[3]) slots 2;
+//             for (tile in tiles) {                                  role load {
+//                 for (n in N) { .. m, h .. }                            var number: i64 = cta;  var m = cta % M;  var h = cta / M;
+//             }                                                          while (number < M * H) {
+//         }                                                  =>              for (n in N) {
+//         role compute { for (tile in tiles) { .. m, h .. } }                    if (n == N - 1) number = ctas + atomic_inc(taken[0], ..);
+//     }                                                                          .. m, h ..
+//                                                                            }
+//                                                                            m = number % M;  h = number / M;
+//                                                                            send(claimed, number, m, h);
 //                                                                        } }
-//                                                                    role compute { .. number = take(claimed); .. }
+//                                                                    role compute { .. number, m, h = take(claimed); .. }
 //
-// One role claims: that with the fewest threads, and of several the first. It does so when it is through with a tile, ahead of the
-// others by the slots of what it loads. With `@claim(static)` each role counts by itself.
+// One role claims: that with the fewest threads, and of several the first. If its work on a tile ends in a loop, it claims before the
+// last iteration, which waits for a slot most often: so the counter's answer is there when the loads of the next tile may begin, and the
+// CTA claims as late as that allows. It tells the others the names of the grid, too: divisions take as long as a product of small tiles,
+// and compute groups would have them between two tiles. With `@claim(static)` each role counts by itself.
 //
 // Before this pass a CTA has one tile, so the loop has one iteration. It stays so where the grid has a CTA for each tile, and where
 // something outside of the loops uses the names of the grid.
@@ -67,7 +72,7 @@ static void choose_claimer(TileLoops *t) {
         if (!t->claimer || role_span(stmt) < role_span(t->claimer)) t->claimer = stmt;
     }
     if (groups < 2) return;
-    t->claims = declare_claims(t->arena, grid->loc, &decls);
+    t->claims = declare_claims(t->arena, 1 + grid->grid.count, grid->loc, &decls);
     block_append(t->arena, &decls, &grid->grid.body);
     grid->grid.body = decls;
 }
@@ -95,15 +100,80 @@ static void push_static(TileLoops *t, Stmt *loop, Block *out) {
     block_push(a, out, waves);
 }
 
+static Expr *claim_of(TileLoops *t) {
+    return next_claim(t->arena, tile_counter(t->kernel), t->tiles, t->ctas);
+}
+
+// The number of the next tile, claimed before the last iteration of the loop at the end of `body`, or behind it.
+static void push_number(TileLoops *t, Var *number, Span loc, Block *body) {
+    Arena *a = t->arena;
+    Stmt *last = body->count > 0 ? body->items[body->count - 1] : NULL;
+    if (!last || last->kind != STMT_FOR || last->loop.kind != LOOP_SERIAL || last->loop.count != 1) {
+        block_push(a, body, s_assign(a, number, block_let(a, body, "next", claim_of(t), loc)));
+        return;
+    }
+    Var *next = var_new(a, "next", VAR_MUTABLE, TYPE_I64, loc);
+    Iter *iter = &last->loop.iters[0];
+    Expr *none = e_int(a, -1), *is_last;
+    body->count--;
+    block_push(a, body, s_var(a, next, none));
+    iter->end = block_let(a, body, "end", iter->end, loc);
+    is_last = e_eq(a, e_var(a, iter->var), e_sub(a, iter->end, e_int(a, 1)));
+    block_insert(a, &last->loop.body, 0, s_if_only(a, is_last, s_assign(a, next, claim_of(t))));
+    block_push(a, body, last);
+    block_push(a, body,
+               s_if_only(a, e_lt(a, e_var(a, next), e_int(a, 0)), s_assign(a, next, claim_of(t))));   // no iteration
+    block_push(a, body, s_assign(a, number, e_var(a, next)));
+}
+
+// The names of the grid for a tile's number, in `vars` behind the number.
+static void push_names(TileLoops *t, Expr *number, Var *const *vars, Block *out) {
+    Block body = {0};
+    Subst *subst = subst_new(t->arena);
+    subst_var(subst, t->number, number);
+    block_append(t->arena, &body, &t->s->top);
+    for (int i = 0; i + 1 < t->claims.count; i++)
+        block_push(t->arena, &body, s_assign(t->arena, vars[i + 1], e_var(t->arena, t->s->grid->grid.iters[i].var)));
+    clone_block(t->arena, subst, &body, out);
+}
+
+// A tile whose names are in `vars`.
+static void push_named(TileLoops *t, Var *const *vars, const Stmt *loop, Block *out) {
+    Arena *a = t->arena;
+    Block body = {0};
+    for (int i = 0; i + 1 < t->claims.count; i++) {
+        const Iter *iter = &t->s->grid->grid.iters[i];
+        Expr *name = e_var(a, iter->var);
+        block_push(a, &body, s_let(a, iter->var, e_var(a, vars[i + 1])));
+        block_push(a, &body, s_assume(a, e_and(a, e_ge(a, name, e_int(a, 0)), e_lt(a, name, iter->end)), loop->loc));
+    }
+    block_append(a, &body, &loop->loop.body);
+    clone_block(a, subst_new(a), &body, out);
+}
+
 static void push_dynamic(TileLoops *t, Stmt *loop, Block *out) {
     Arena *a = t->arena;
-    Var *number = var_new(a, "number", VAR_MUTABLE, TYPE_I64, loop->loc);
+    bool told = t->claims.channel, claims = t->role == t->claimer;
+    Var *number = var_new(a, "number", VAR_MUTABLE, TYPE_I64, loop->loc),
+        **vars = NEW_ARRAY(a, Var *, t->claims.count + 1);
     Stmt *next = stmt_new(a, STMT_WHILE, loop->loc);
+    Block *body = &next->while_.body;
     block_push(a, out, s_var(a, number, e_var(a, t->cta)));
     next->while_.condition = e_lt(a, e_var(a, number), t->tiles);
-    next->while_.body = tile_body(t, e_var(a, number), loop);
-    Expr *claim = t->role == t->claimer ? next_claim(a, tile_counter(t->kernel), t->tiles, t->ctas) : NULL;
-    push_claim(a, &t->claims, claim, number, loop->loc, &next->while_.body);
+    for (int i = 0; told && i < t->claims.count; i++) {
+        const Iter *iter = i > 0 ? &t->s->grid->grid.iters[i - 1] : NULL;
+        vars[i] = iter ? var_new(a, iter->var->name, VAR_MUTABLE, TYPE_I64, loop->loc) : number;
+        if (iter) block_push(a, out, s_var(a, vars[i], e_int(a, 0)));
+    }
+    if (told) {
+        push_names(t, e_var(a, t->cta), vars, out);
+        push_named(t, vars, loop, body);
+    } else {
+        *body = tile_body(t, e_var(a, number), loop);
+    }
+    if (claims) push_number(t, number, loop->loc, body);
+    if (told && claims) push_names(t, e_min(a, e_var(a, number), e_sub(a, t->tiles, e_int(a, 1))), vars, body);
+    push_claim(a, &t->claims, claims, vars, loop->loc, body);
     block_push(a, out, next);
 }
 

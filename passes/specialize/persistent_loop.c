@@ -56,7 +56,7 @@ void make_tiles(RoleBuilder *p, ClaimKind claim, const Block *hoisted, Block *ou
     if (claim == CLAIM_OPEN || claim == CLAIM_ONE) return;
     p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
     if (claim == CLAIM_DYNAMIC) {
-        p->claims = declare_claims(a, p->loc, out);
+        p->claims = declare_claims(a, 1, p->loc, out);
         return;
     }
     Expr *each = e_sub(a, p->tiles, e_var(a, p->cta));
@@ -121,8 +121,11 @@ static Block *push_claimed_tiles(Maker *m, Block *body) {
 void push_next_tile(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     if (!p->claims.channel) return;
-    Expr *next = m->claims ? next_claim(p->arena, tile_counter(p->kernel), p->tiles, p->ctas) : NULL;
-    push_claim(p->arena, &p->claims, next, m->number, p->loc, body);
+    if (m->claims) {
+        Expr *next = next_claim(p->arena, tile_counter(p->kernel), p->tiles, p->ctas);
+        block_push(p->arena, body, s_assign(p->arena, m->number, block_let(p->arena, body, "next", next, p->loc)));
+    }
+    push_claim(p->arena, &p->claims, m->claims, &m->number, p->loc, body);
 }
 
 Block *push_tiles(Maker *m, Stmt *role) {
