@@ -45,7 +45,8 @@ void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *
 
 // Amounts per clock as clocks of one amount (target/launch_cost.h); 0: no such cost.
 int64_t cost_rate(int64_t amount, int64_t per_clock);
-// Of the variant of a kernel without facts, whose tile is that of `tile` (cost_fallback.c).
+// Of the variant of a kernel without facts, whose tile and depth are those of `tile`; NULL: the tile is to be filled in
+// (cost_fallback.c).
 LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel, const LaunchCost *tile);
 
 // ---- cooperative kernels ----

@@ -75,36 +75,55 @@ static void set_costs(const TileSearch *search, const TileVec *tiles, int count,
     }
 }
 
-// The programs that copy operands first, and their kernels.
-static void add_repacked(const TileSearch *search, const Module *module, const TileCandidate *tile, const Func *kernel,
-                         FuncVec *copies, FuncVec *programs, FuncVec *kernels) {
-    Repacked made = repack(search->arena, search->target, module, kernel, copies);
-    Specialization how = specialization_of(search->arena, search->target, made.rows);
-    FuncCost *cost = cost_of(search, made.rows, &how, *tile);
-    for (int i = 0; i < made.count && cost; i++) {
+// The kernels of the tiles that are kept for copied operands, with costs: a launch by a program chooses. Out: in *smallest the tile
+// with the fewest results. 0: none is kept.
+static int rows_kernels(const TileSearch *search, const Module *module, const TileVec *tiles, Func *const *variants,
+                        FuncVec *kernels, int *smallest) {
+    int count = 0;
+    VEC_EACH (const TileCandidate, tile, tiles) {
+        int v = (int)(tile - tiles->items);
+        if (!tile->keeps_repacked || !variants[v]->cost) continue;
+        Func *rows = repack_rows(search->arena, search->target, module, variants[v]);
+        Specialization how = specialization_of(search->arena, search->target, rows);
+        rows->cost = cost_of(search, rows, &how, *tile);
+        if (!rows->cost) continue;
+        if (count > 0) attr_set_ints(search->arena, &vec_last(kernels)->attrs, ATTR_TILE_VARIANT, 0, NULL);
+        if (count == 0 || tile->m * tile->n < tiles->items[*smallest].m * tiles->items[*smallest].n) *smallest = v;
+        vec_push(search->arena, kernels, rows);
+        count++;
+    }
+    return count;
+}
+
+// The programs that copy operands first, and their kernels. They have the cost of the smallest tile: where another one is much
+// cheaper, so are they all in comparison with threads that load.
+static void add_repacked(const TileSearch *search, const Module *module, const TileVec *tiles, Func *const *variants,
+                         FuncVec *programs, FuncVec *kernels) {
+    int smallest = 0, count = rows_kernels(search, module, tiles, variants, kernels, &smallest), at = 0;
+    if (count == 0) return;
+    for (int v = 0; v < smallest; v++) at += tiles->items[v].keeps_repacked && variants[v]->cost;
+    const Func *kernel = variants[smallest];
+    Repacked made = repack(search->arena, search->target, module, kernel, kernels->items[0]);
+    for (int i = 0; i < made.count; i++) {
         FuncCost *own = made.programs[i]->cost;
         RepackBytes bytes = repack_bytes(search->target, kernel, i);
-        own->terms = cost->terms;
+        own->terms = kernels->items[at]->cost->terms;
         if (i + 1 == made.count)   // rows of whole lines
             own->extents[COST_FIRST_PITCH] = own->extents[COST_SECOND_PITCH] = e_int(search->arena, 0);
         add_copies(search->target, bytes.of, bytes.launches, &own->terms);
         vec_push(search->arena, programs, made.programs[i]);
     }
-    if (!cost) return;
-    for (int i = copies->count; i < made.copies.count; i++) vec_push(search->arena, kernels, made.copies.items[i]);
-    vec_push(search->arena, kernels, made.rows);
-    *copies = made.copies;
+    VEC_EACH_PTR (Func, copy, &made.copies) vec_push(search->arena, kernels, copy);
 }
 
 // A variant with split-K by workspace is a program; its kernels follow all variants, the reduction kernel a single
 // time. So do, behind the last tile, programs that copy operands first.
 static void add_variants(const TileSearch *search, const Module *module, Module *merged, int count,
                          Func *const *variants, const TileVec *tiles) {
-    FuncVec kernels = {0}, programs = {0}, copies = {0}, packed = {0};
+    FuncVec kernels = {0}, programs = {0}, packed = {0};
+    add_repacked(search, module, tiles, variants, &programs, &packed);
     for (int v = 0; v < count; v++) {
         const Func *kernel = variants[v];
-        if (v < tiles->count && tiles->items[v].keeps_repacked && kernel->cost)
-            add_repacked(search, module, &tiles->items[v], kernel, &copies, &programs, &packed);
         if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != BY_WORKSPACE) {
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;

@@ -173,7 +173,7 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     if (choice->tiles.count == 0) choice->repacks = can_repack(search->target, kernel);
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &answer.estimate),
-                          .without = cost_fallback(search->arena, search->target, answer.kernel, &(LaunchCost){0}),
+                          .without = cost_fallback(search->arena, search->target, answer.kernel, NULL),
                           .ring = answer.estimate.shared,
                           .slots = slots_of(&answer.estimate),
                           .split = 1};
@@ -284,7 +284,7 @@ static int most_tiles(const TileSearch *search, int most) {
 
 // ---- problems that TMA cannot serve ----
 //
-// Some tiles are kept for them, too: one whose operands are copied first, and a few without TMA, of which one serves everything.
+// Some tiles are kept for them, too: two whose operands are copied first, and a few without TMA, of which one serves everything.
 
 // Tiles whose variant without TMA has enough registers, or all.
 static TileVec able_to_fall_back(const TileSearch *search, const TileVec *tiles) {
@@ -299,7 +299,7 @@ static TileVec able_to_fall_back(const TileSearch *search, const TileVec *tiles)
 // If none of the tensors has aligned rows. Results go from registers to memory.
 static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile, bool repacks) {
     LaunchCost cost = tile->without;
-    cost.tile_rows = tile->m, cost.tile_columns = tile->n, cost.tile_depth = tile->cost.k;
+    cost.tile_rows = tile->m, cost.tile_columns = tile->n;
     if (!repacks) return cost;
     const int64_t bytes[] = {tile->m * tile->cost.bytes, tile->n * tile->cost.bytes};
     cost = launch_cost(target, tile);
@@ -325,24 +325,40 @@ static void divide_times(TileVec *tiles, const double *least) {
         for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
 }
 
-// Moves the tiles without TMA that add most to `repacked` (or NULL) to the front. Out: their number, and in *sum the time of
-// all problems.
-static int best_fallbacks(const TileSearch *search, TileVec *able, const TileCandidate *repacked, double *sum) {
+typedef struct RepackedPair {
+    const TileCandidate *tiles[2];   // one tile, two times, or NULL
+} RepackedPair;
+
+// Moves the tiles without TMA that add most to `repacked` to the front. Out: their number, and in *sum the time of all problems.
+static int best_fallbacks(const TileSearch *search, TileVec *able, RepackedPair repacked, double *sum) {
     const double WORTH_A_TILE = 1, UNSERVED = 1e6;   // of the time of one problem
     double times[PROBLEMS];
     int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
     for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
-    if (repacked) lower_times(times, repacked, 0, PROBLEMS);
+    for (int i = 0; i < COUNT_OF(repacked.tiles) && repacked.tiles[i]; i++)
+        lower_times(times, repacked.tiles[i], 0, PROBLEMS);
     while (kept < able->count && kept < most && (take_best(able, kept, times) > WORTH_A_TILE || kept == 0)) kept++;
     *sum = 0;
     for (int p = 0; p < PROBLEMS; p++) *sum += times[p];
     return kept;
 }
 
+static RepackedPair best_pair(const TileSearch *search, TileVec *able, const TileVec *repacked) {
+    RepackedPair best = {0};
+    double sum, fewest;
+    best_fallbacks(search, able, best, &fewest);
+    VEC_EACH (const TileCandidate, first, repacked)
+        for (const TileCandidate *second = repacked->items; second <= first; second++) {
+            RepackedPair pair = {{first, second}};
+            best_fallbacks(search, able, pair, &sum);
+            if (sum < fewest) fewest = sum, best = pair;
+        }
+    return best;
+}
+
 static void keep_unaligned(const TileSearch *search, TileChoice *choice) {
-    double least[PROBLEMS], sum, fewest;
+    double least[PROBLEMS], sum;
     TileVec able = able_to_fall_back(search, &choice->tiles), repacked = {0};
-    TileCandidate *best = NULL;
     for (int p = 0; p < PROBLEMS; p++) least[p] = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
         if (choice->repacks) vec_push(search->arena, &repacked, *tile);
@@ -350,14 +366,11 @@ static void keep_unaligned(const TileSearch *search, TileChoice *choice) {
     set_unaligned_times(search, &repacked, true, least);
     divide_times(&able, least);
     divide_times(&repacked, least);
-    best_fallbacks(search, &able, NULL, &fewest);
-    VEC_EACH (TileCandidate, tile, &repacked) {
-        best_fallbacks(search, &able, tile, &sum);
-        if (sum < fewest) fewest = sum, best = tile;
-    }
+    RepackedPair best = best_pair(search, &able, &repacked);
     int kept = best_fallbacks(search, &able, best, &sum);
     VEC_EACH (TileCandidate, tile, &choice->tiles) {
-        tile->keeps_repacked = best && tile->combination == best->combination;
+        for (int i = 0; i < COUNT_OF(best.tiles) && best.tiles[i]; i++)
+            tile->keeps_repacked |= tile->combination == best.tiles[i]->combination;
         for (int i = 0; i < kept; i++) tile->keeps_fallback |= tile->combination == able.items[i].combination;
     }
 }

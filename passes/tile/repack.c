@@ -10,9 +10,10 @@
 //         scratch A_rows: bf16[M, ceildiv(K, 64) * 64], B_rows: bf16[N, ceildiv(K, 64) * 64];
 //         gemm__repack(A, A_rows);                          x: bf16[R, W], y: out bf16[R, P]: y[r, w] = w < W ? x[r, w] : 0
 //         gemm__repack(B, B_rows);
-//         gemm__rows_128x128(A_rows, B_rows, C, K);
+//         gemm__rows(A_rows, B_rows, C, K);
 //     }
-//     kernel gemm__rows_128x128(A: bf16[M, A_width], B: bf16[N, B_width], C: out bf16[M, N], K: i64)
+//     kernel gemm__rows(A: bf16[M, A_width], B: bf16[N, B_width], C: out bf16[M, N], K: i64)      of some tiles, compared
+//                                                                                                as those of gemm are
 //
 // The last kernel is the tile's, but the last extents of the operands are dims of their own; what was known by those extents alone
 // becomes a scalar. Elements beyond a row's end are zeros in the copy, as they are beyond a tensor's end, so a tile has the
@@ -147,16 +148,22 @@ static void add_fact(Arena *a, Expr **all, Expr *fact) {
 }
 
 static void add_small(Arena *a, Expr **all, Expr *extent) {
-    add_fact(a, all, e_lt(a, e_int(a, 0), extent));
     add_fact(a, all, e_lt(a, extent, e_int(a, (int64_t)INT32_MAX + 1)));
 }
 
-// What a tensor map needs; `rows`: of the address and of where rows start, too.
-static void add_map_facts(Arena *a, Expr **all, Buf *buf, bool rows) {
+// (Programs see to it that kernels have no empty tensor map.)
+static void add_map_facts(Arena *a, Expr **all, const Buf *buf) {
+    for (int d = 0; d < buf->rank; d++) {
+        add_fact(a, all, e_lt(a, e_int(a, 0), buf->shape[d]));
+        add_small(a, all, buf->shape[d]);
+    }
+}
+
+// Of the address, and of where rows start.
+static void add_rows_facts(Arena *a, Expr **all, Buf *buf) {
     int64_t elements = tma_facts.unit_bytes / type_bytes(buf->type);
-    if (rows) add_fact(a, all, aligned_fact(a, buf, tma_facts.unit_bytes));
-    if (rows) add_fact(a, all, e_eq(a, e_rem(a, buf->shape[1], elements), e_int(a, 0)));
-    for (int d = 0; d < buf->rank; d++) add_small(a, all, buf->shape[d]);
+    add_fact(a, all, aligned_fact(a, buf, tma_facts.unit_bytes));
+    add_fact(a, all, e_eq(a, e_rem(a, buf->shape[1], elements), e_int(a, 0)));
 }
 
 // ---- the kernel ----
@@ -183,13 +190,11 @@ static void pass_dims(Arena *arena, Func *func) {
     func->dims.count = kept;
 }
 
-static Func *rows_kernel(Arena *a, const Target *target, const Module *module, const Func *kernel) {
+Func *repack_rows(Arena *a, const Target *target, const Module *module, const Func *kernel) {
     PackedVec operands;
-    int64_t m, n;
     Func *func = clone_func(a, kernel);
     EXPECT(arena_failure(a), find_operands(target, func, &operands), "'%s' cannot be repacked", kernel->name);
-    specialized_tile(kernel, &m, &n);
-    func->name = free_func(a, module, arena_printf(a, "%s__rows_%lldx%lld", kernel->name, (long long)m, (long long)n));
+    func->name = free_func(a, module, arena_printf(a, "%s__rows", kernel->name));
     func->cost = NULL;
     for (int i = 0; i < operands.count; i++) {
         Buf *buf = operands.items[i].buf;
@@ -198,7 +203,8 @@ static Func *rows_kernel(Arena *a, const Target *target, const Module *module, c
         buf->shape = arena_copy(a, shape, sizeof shape);
         vec_push(a, &func->dims, width);
     }
-    for (int i = 0; i < operands.count; i++) add_map_facts(a, &func->when, operands.items[i].buf, true);
+    for (int i = 0; i < kernel->dims.count; i++) add_small(a, &func->when, e_var(a, func->dims.items[i]));
+    for (int i = 0; i < operands.count; i++) add_rows_facts(a, &func->when, operands.items[i].buf);
     pass_dims(a, func);
     FOR_EACH_STMT_MUT (stmt, &func->body)
         if (is_fragment_to_global_copy(stmt)) via_set(a, stmt, VIA_PLAIN);
@@ -333,7 +339,8 @@ static Func *program_of(Arena *a, const Target *target, const Func *kernel, cons
     for (int i = 0; i < operands.count; i++) {
         Buf *buf = operands.items[i].buf;
         bool copied = pitches >> operands.items[i].pitch & 1;
-        add_map_facts(a, &program->when, buf, !copied);
+        if (!copied) add_rows_facts(a, &program->when, buf);
+        add_map_facts(a, &program->when, buf);
         if (copied) copies[i] = push_scratch(a, target, program, buf);
     }
     for (int i = 0; i < operands.count; i++) {
@@ -345,11 +352,10 @@ static Func *program_of(Arena *a, const Target *target, const Func *kernel, cons
     return program;
 }
 
-Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, const FuncVec *copies) {
+Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, Func *rows) {
     PackedVec operands;
-    Repacked repacked = {.rows = rows_kernel(arena, target, module, kernel)};
+    Repacked repacked = {.rows = rows};
     find_operands(target, kernel, &operands);
-    VEC_EACH_PTR (Func, copy, copies) vec_push(arena, &repacked.copies, copy);
     for (int i = 0; i < operands.count; i++) {
         Type type = operands.items[i].buf->type;
         if (!copy_of_type(&repacked, type))

@@ -52,13 +52,15 @@ enum { MOST_REPACKED_PITCHES = 2 };
 typedef struct Repacked {
     int count;
     Func *programs[1 << MOST_REPACKED_PITCHES];   // by the bits of the pitches whose operands they copy
-    Func *rows;                                   // the kernel that they launch
+    Func *rows;                                   // the kernel that they launch behind the copies
     FuncVec copies;                               // kernels, one for each type
 } Repacked;
 bool can_repack(const Target *target, const Func *kernel);
-// For a kernel that can; it is not changed. The programs have its cost. `copies`: those that there are. The new names do
-// not occur in the module.
-Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, const FuncVec *copies);
+// For a kernel that can; it is not changed. The kernel for rows as copies have them: of each tile one, all of one name, which
+// does not occur in the module.
+Func *repack_rows(Arena *arena, const Target *target, const Module *module, const Func *kernel);
+// Programs of that kernel, with its cost, which launch `rows`.
+Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, Func *rows);
 // Bytes of a step's tiles that such a program has copied before, by the name of the grid that chooses them.
 typedef struct RepackBytes {
     int64_t of[2];

@@ -106,7 +106,7 @@ static void write_param(Writer *w, const PlanParam *p) {
     put_text(w, "name", p->name);
     put_text(w, "type", type_text(p->type));
     if (!p->is_tensor) return;
-    put_text(w, "mode", mode_names[p->mode]);
+    if (p->mode != MODE_IN) put_text(w, "mode", mode_names[p->mode]);
     if (p->alias) put_text(w, "alias", p->alias);
     put_exprs(w, "shape", p->rank, p->shape);
     if (p->strides) put_exprs(w, "strides", p->rank, p->strides);
