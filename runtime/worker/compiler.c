@@ -113,21 +113,69 @@ static int start(Compiler *compiler) {
     return error;
 }
 
-// Its exit status, after ending it where it runs; 0: unknown, a host that ignores its children has taken it away.
-static int end_and_wait(Compiler *compiler) {
-    int status = 0;
+static void close_and_kill(Compiler *compiler) {
     if (compiler->socket >= 0) close(compiler->socket);
-    if (compiler->id <= 0 || compiler->owner != getpid()) return 0;
-    kill(-compiler->id, SIGKILL);
-    while (waitpid(compiler->id, &status, 0) < 0)
-        if (errno != EINTR) return 0;
-    return status;
+    compiler->socket = -1;
+    if (compiler->id > 0 && compiler->owner == getpid()) kill(-compiler->id, SIGKILL);
 }
 
-void compiler_end(CompilerPool *pool, Compiler *compiler) {
-    if (!compiler) return;
-    end_and_wait(compiler);
+// Whether it has ended, with its exit status; 0: unknown, a host that ignores its children has taken it away.
+static bool has_ended(const Compiler *compiler, bool wait, int *status) {
+    *status = 0;
+    if (compiler->id <= 0 || compiler->owner != getpid()) return true;
+    for (;;) {
+        pid_t ended = waitpid(compiler->id, status, wait ? 0 : WNOHANG);
+        if (ended >= 0) return ended > 0;
+        if (errno != EINTR) return true;
+    }
+}
+
+static void wait_millisecond(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static void end_and_wait(CompilerPool *pool, Compiler *compiler) {
+    int status;
+    close_and_kill(compiler);
+    has_ended(compiler, true, &status);
     pool->host.resize(pool->host.user, compiler, 0);
+}
+
+// The kernel takes tens of milliseconds to free a process's memory, more on a busy machine; a host that cancels does not
+// wait for that.
+void compiler_end(CompilerPool *pool, Compiler *compiler) {
+    enum { MOST = 20 };
+    int status;
+    if (!compiler) return;
+    close_and_kill(compiler);
+    bool ended = has_ended(compiler, false, &status);
+    for (int64_t end = milliseconds_now() + MOST; !ended && milliseconds_now() < end;) {
+        wait_millisecond();
+        ended = has_ended(compiler, false, &status);
+    }
+    if (ended) {
+        pool->host.resize(pool->host.user, compiler, 0);
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    compiler->next = pool->killed;
+    pool->killed = compiler;
+    pthread_mutex_unlock(&pool->lock);
+}
+
+// Frees those that were killed; `wait`: all, else what has ended.
+static void take_killed(CompilerPool *pool, bool wait) {
+    int status;
+    pthread_mutex_lock(&pool->lock);
+    for (Compiler **at = &pool->killed, *c; (c = *at);) {
+        if (!has_ended(c, wait, &status)) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        pool->host.resize(pool->host.user, c, 0);
+    }
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static Compiler *new_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, const char *path) {
@@ -138,7 +186,7 @@ static Compiler *new_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, 
     memcpy(compiler->path, path, length);
     int error = is_program(path) && stat(path, &compiler->program) == 0 ? start(compiler) : ENOENT;
     if (!error) return compiler;
-    compiler_end(pool, compiler);
+    end_and_wait(pool, compiler);
     if (error == ENOMEM) fail_out_of_memory(arena_failure(arena));
     diag(sink, (Span){0}, T_NO_COMPILER, path, strerror(error));
     return NULL;
@@ -154,8 +202,9 @@ void pool_open(CompilerPool *pool, Allocator host) {
 void pool_close(CompilerPool *pool) {
     for (Compiler *c = pool->idle, *next; c; c = next) {
         next = c->next;
-        compiler_end(pool, c);
+        end_and_wait(pool, c);
     }
+    take_killed(pool, true);
     pthread_mutex_destroy(&pool->lock);
 }
 
@@ -176,7 +225,7 @@ static void keep(CompilerPool *pool, Compiler *compiler) {
         pool->count++;
     }
     pthread_mutex_unlock(&pool->lock);
-    if (!room) compiler_end(pool, compiler);
+    if (!room) end_and_wait(pool, compiler);
 }
 
 // The program that was started is the one that is there now.
@@ -195,7 +244,8 @@ static bool serves(const Compiler *compiler, const char *path) {
 }
 
 static Compiler *take_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink, const char *path) {
-    for (Compiler *compiler; (compiler = take_idle(pool)); compiler_end(pool, compiler))
+    take_killed(pool, false);
+    for (Compiler *compiler; (compiler = take_idle(pool)); end_and_wait(pool, compiler))
         if (serves(compiler, path)) return compiler;
     return new_compiler(pool, arena, sink, path);
 }
@@ -205,18 +255,20 @@ static Compiler *take_compiler(CompilerPool *pool, Arena *arena, DiagSink *sink,
 // It closed the socket, so it has ended or does so now.
 static void await_end(const Compiler *compiler) {
     enum { MOST = 1000 };
-    const struct timespec millisecond = {.tv_nsec = 1000000};
     for (int i = 0; i < MOST; i++) {
         siginfo_t info = {0};
         if (waitid(P_PID, (id_t)compiler->id, &info, WEXITED | WNOWAIT | WNOHANG) || info.si_pid) return;
-        nanosleep(&millisecond, NULL);
+        wait_millisecond();
     }
 }
 
 static void report_death(Arena *arena, DiagSink *sink, Compiler *compiler) {
+    int status;
     await_end(compiler);
-    int status = end_and_wait(compiler), signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    compiler->id = compiler->socket = -1;
+    close_and_kill(compiler);
+    has_ended(compiler, true, &status);
+    compiler->id = -1;
+    int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_NO_MEMORY) fail_out_of_memory(arena_failure(arena));
     bool crashed = signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT || signal == SIGILL || signal == SIGFPE;
     if (signal) diag(sink, (Span){0}, crashed ? T_COMPILER_CRASHED : T_COMPILER_KILLED, signal, strsignal(signal));
@@ -259,9 +311,8 @@ bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const Compil
     request_write(request, &message);
     Compiler *compiler = *used = take_compiler(pool, arena, sink, path);
     if (!compiler) return false;
-    MessageEnd end = message_send(compiler->socket, MESSAGE_WHOLE, message.text, message.length)
-                         ? receive_reply(arena, compiler, options, &answer)
-                         : MESSAGE_CLOSED;
+    MessageEnd end = message_send(compiler->socket, &options->until, MESSAGE_WHOLE, message.text, message.length);
+    if (end == MESSAGE_COMPLETE) end = receive_reply(arena, compiler, options, &answer);
     if (end == MESSAGE_COMPLETE && !reply_read(arena, answer.data, answer.size, reply)) end = MESSAGE_OTHER_VERSION;
     if (end != MESSAGE_COMPLETE) return report_end(arena, sink, compiler, end, options->time_limit);
     if (!is_good_as_new(reply->status)) return true;

@@ -11,11 +11,12 @@ typedef struct CompilerPool {
     Allocator host;
     pthread_mutex_t lock;
     Compiler *idle;
-    int count;   // of them
+    int count;          // of them
+    Compiler *killed;   // that have not ended yet
 } CompilerPool;
 
 void pool_open(CompilerPool *pool, Allocator host);
-void pool_close(CompilerPool *pool);   // ends the idle ones
+void pool_close(CompilerPool *pool);   // ends the idle ones, and waits for all
 
 // The program tilec: the environment variable TILEC_COMPILER, else as TilecCompileOptions.compiler says; NULL: not found.
 const char *compiler_find(Arena *arena);
@@ -35,4 +36,5 @@ typedef struct CompilerOptions {
 // compiler_end(used). False: reported.
 bool compiler_ask(CompilerPool *pool, Arena *arena, DiagSink *sink, const CompilerOptions *options,
                   const CompileRequest *request, Compiler **used, CompileReply *reply);
-void compiler_end(CompilerPool *pool, Compiler *compiler);   // and all that it started; NULL is allowed
+// And all that it started. What takes long to end is waited for later. NULL is allowed.
+void compiler_end(CompilerPool *pool, Compiler *compiler);

@@ -165,22 +165,6 @@ int64_t milliseconds_now(void) {
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static bool send_all(int fd, const char *data, size_t size) {
-    while (size) {
-        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
-        if (sent < 0 && errno != EINTR) return false;
-        if (sent > 0) data += sent, size -= (size_t)sent;
-    }
-    return true;
-}
-
-bool message_send(int fd, MessageKind kind, const char *data, size_t size) {
-    Head first = head;
-    first.kind = kind;
-    first.size = size;
-    return send_all(fd, (const char *)&first, sizeof first) && send_all(fd, data, size);
-}
-
 // How many milliseconds to wait at most; below 0: for ever.
 static int64_t next_wait(const MessageWait *until) {
     enum { ASK_EVERY = 10, MOST = 1 << 30 };
@@ -189,10 +173,40 @@ static int64_t next_wait(const MessageWait *until) {
     return wait < 0 || wait > most ? most : wait;
 }
 
+// COMPLETE: nothing ends the wait yet.
+static MessageEnd end_of_wait(const MessageWait *until) {
+    if (until->deadline && milliseconds_now() >= until->deadline) return MESSAGE_LATE;
+    bool cancelled = until->cancelled && until->cancelled(until->cancelled_user);
+    return cancelled ? MESSAGE_CANCELLED : MESSAGE_COMPLETE;
+}
+
+// The buffer of a socket is small and its reader may be slow, so sending waits as receiving does.
+static MessageEnd send_all(int fd, const MessageWait *until, const char *data, size_t size) {
+    while (size) {
+        MessageEnd end = end_of_wait(until);
+        if (end != MESSAGE_COMPLETE) return end;
+        struct pollfd ready = {.fd = fd, .events = POLLOUT};
+        int count = poll(&ready, 1, (int)next_wait(until));
+        if (count == 0 || (count < 0 && errno == EINTR)) continue;
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno != EINTR && errno != EAGAIN) return MESSAGE_CLOSED;
+        if (sent > 0) data += sent, size -= (size_t)sent;
+    }
+    return MESSAGE_COMPLETE;
+}
+
+MessageEnd message_send(int fd, const MessageWait *until, MessageKind kind, const char *data, size_t size) {
+    Head first = head;
+    first.kind = kind;
+    first.size = size;
+    MessageEnd end = send_all(fd, until, (const char *)&first, sizeof first);
+    return end == MESSAGE_COMPLETE ? send_all(fd, until, data, size) : end;
+}
+
 static MessageEnd receive_all(int fd, const MessageWait *until, char *data, size_t size) {
     while (size) {
-        if (until->deadline && milliseconds_now() >= until->deadline) return MESSAGE_LATE;
-        if (until->cancelled && until->cancelled(until->cancelled_user)) return MESSAGE_CANCELLED;
+        MessageEnd end = end_of_wait(until);
+        if (end != MESSAGE_COMPLETE) return end;
         struct pollfd ready = {.fd = fd, .events = POLLIN};
         int count = poll(&ready, 1, (int)next_wait(until));
         if (count == 0 || (count < 0 && errno == EINTR)) continue;

@@ -94,7 +94,7 @@ bool reply_diagnostics(const CompileReply *reply, DiagSink *sink);
 // A message over a socket, behind a line that names the version of tilec. Never raises SIGPIPE.
 typedef enum { MESSAGE_COMPLETE, MESSAGE_CLOSED, MESSAGE_LATE, MESSAGE_CANCELLED, MESSAGE_OTHER_VERSION } MessageEnd;
 
-typedef struct MessageWait {         // what ends waiting for a message; all zero: its sender alone
+typedef struct MessageWait {         // what ends waiting for the other side; all zero: that side alone
     int64_t deadline;                // on the monotonic clock, in milliseconds; 0: none
     bool (*cancelled)(void *user);   // asked every 10 ms; NULL: never
     void *cancelled_user;
@@ -108,6 +108,6 @@ typedef struct Message {
     size_t size;
 } Message;
 
-bool message_send(int fd, MessageKind kind, const char *data, size_t size);
+MessageEnd message_send(int fd, const MessageWait *until, MessageKind kind, const char *data, size_t size);
 MessageEnd message_receive(Arena *arena, int fd, const MessageWait *until, Message *out);
 int64_t milliseconds_now(void);

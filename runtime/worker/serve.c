@@ -261,7 +261,7 @@ static void limit_memory(int64_t bytes, const struct rlimit *usual) {
 
 // A reader that is gone is noticed when the reply is sent.
 static void tell_phase(void *user, const char *phase) {
-    message_send(*(const int *)user, MESSAGE_PHASE, phase, strlen(phase));
+    message_send(*(const int *)user, &(MessageWait){0}, MESSAGE_PHASE, phase, strlen(phase));
 }
 
 static bool compile_and_reply(Arena *arena, int socket, const CompileRequest *request, const struct rlimit *memory) {
@@ -274,7 +274,8 @@ static bool compile_and_reply(Arena *arena, int socket, const CompileRequest *re
     limit_memory(0, memory);
     sb_init(&message, arena);
     reply_write(&answer.reply, &message);
-    bool sent = message_send(socket, MESSAGE_WHOLE, message.text, message.length);
+    bool sent =
+        message_send(socket, &(MessageWait){0}, MESSAGE_WHOLE, message.text, message.length) == MESSAGE_COMPLETE;
     answer_free(&answer);
     return sent;
 }
@@ -286,7 +287,8 @@ static bool serve_one(int socket, const struct rlimit *memory) {
     Message message;
     if (!arena || FAILURE_CAUGHT(&failure)) _exit(EXIT_NO_MEMORY);
     MessageEnd end = message_receive(arena, socket, &(MessageWait){0}, &message);
-    if (end == MESSAGE_OTHER_VERSION) message_send(socket, MESSAGE_WHOLE, "", 0);   // which names ours
+    if (end == MESSAGE_OTHER_VERSION)
+        message_send(socket, &(MessageWait){0}, MESSAGE_WHOLE, "", 0);   // which names ours
     bool done = end == MESSAGE_COMPLETE && request_read(arena, message.data, message.size, &request) &&
                 compile_and_reply(arena, socket, &request, memory);
     arena_free(arena);

@@ -234,6 +234,32 @@ static void test_cancelled(void **state) {   // covers T0933
     assert_int_equal(asked, 3);
 }
 
+// A request larger than the buffer of the socket, which the other side does not read.
+static void test_unread_request(void **state) {
+    (void)state;
+    enum { BYTES = 1 << 24 };
+    char path[] = "/tmp/tilec_XXXXXX";
+    int64_t bytes = BYTES;
+    void *data = calloc(1, BYTES);
+    TilecArg arg = tilec_tensor(TILEC_U8, data, 1, &bytes);
+    TilecContext *context;
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    write_script(mkstemp(path), "sleep 100", 0700);
+    for (int limited = 0; limited < 2; limited++) {
+        int asked = 0;
+        TilecCompileOptions options = TILEC_INIT(TilecCompileOptions);
+        options.compiler = path;
+        options.time_limit = limited ? 50 : 0;
+        options.cancelled = limited ? NULL : at_third;
+        options.cancelled_user = &asked;
+        assert_int_equal(tilec_emulate(context, "a.tile", source, strlen(source), &options, "f", &arg, 1, NULL, NULL),
+                         limited ? TILEC_ERROR_ENVIRONMENT : TILEC_CANCELLED);
+    }
+    tilec_context_destroy(context);
+    unlink(path);
+    free(data);
+}
+
 static bool runs(pid_t process) {
     char path[64], state = 'Z';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
@@ -659,6 +685,7 @@ int main(void) {
                                        cmocka_unit_test(test_crash_kept),
                                        cmocka_unit_test(test_time_limit),
                                        cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_unread_request),
                                        cmocka_unit_test(test_cancelled_assembler),
                                        cmocka_unit_test(test_phases),
                                        cmocka_unit_test(test_log),
