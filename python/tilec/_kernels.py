@@ -55,7 +55,7 @@ class Parameter:
             return "t" if self.mode == "in" else "o"
         if self.type in type_names:
             return "n"
-        return "f" if self.type in _FLOATS else "b" if self.type == "bool" else "i"
+        return "f" if self.type in _FLOATS else {"bool": "b", "u64": "u"}.get(self.type, "i")
 
 
 def _value_text(value):
@@ -133,7 +133,7 @@ class Bound:
                 self.names.setdefault(p.name, given[p.name])
 
     def _take_tensor(self, p, tensor):
-        type_name, device, shape = _tilec.describe(tensor)
+        type_name, device, shape = _tilec.describe(tensor, p.name)
         if self.like is None or (device >= 0 > self.device):
             self.like = tensor
         if device >= 0 > self.device:
@@ -253,17 +253,22 @@ class Kernel(_tilec.Launcher):
         return given, {name: value for name, value in keywords.items() if name not in names}
 
     def _bind(self, args, given):
+        """Arguments have the order of all parameters, or of those that are no outputs; keywords give the others."""
+        for takes in (self.params, [p for p in self.params if p.mode != "out"]):
+            first, others = takes[:len(args)], takes[len(args):]
+            if len(args) <= len(takes) and all(p.name in given for p in others) and not any(p.name in given for p in first):
+                return Bound(self, {**given, **{p.name: value for p, value in zip(first, args)}})
+        twice = next((p.name for p in self.params[:len(args)] if p.name in given), None)
+        if twice:
+            raise TypeError(f"{self.name} got more than one value for '{twice}'")
         open_params = [p for p in self.params if p.name not in given]
         inputs = [p for p in open_params if p.mode != "out"]
-        takes = open_params if len(args) == len(open_params) else inputs
-        if len(args) != len(takes):
-            takes_text = f"{len(inputs)}, or {len(open_params)} with its outputs" if inputs != open_params else len(inputs)
-            raise TypeError(f"{self.name} takes {takes_text}, not {len(args)} arguments here: "
-                            + ", ".join(p.name for p in open_params))
-        return Bound(self, {**given, **{p.name: value for p, value in zip(takes, args)}})
+        takes_text = f"{len(inputs)}, or {len(open_params)} with its outputs" if inputs != open_params else len(inputs)
+        raise TypeError(f"{self.name} takes {takes_text}, not {len(args)} arguments here: " + ", ".join(p.name for p in open_params))
 
     def _call(self, args, keywords):
-        stream = keywords.pop("stream", None) if "stream" not in self.names else None
+        named = "stream" in self.names or any(p.name == "stream" for p in self.params)   # then it is the kernel's
+        stream = None if named else keywords.pop("stream", None)
         given, values = self._split(keywords)
         if values:
             return self.bind(**values)(*args, **given, **({"stream": stream} if stream is not None else {}))

@@ -329,22 +329,26 @@ static bool read_tensor(PyObject *object, const char *name, Reading *r) {
     return true;
 }
 
-// Of a scalar parameter: 'i', 'f', 'b', or 'n' where its type is a compile-time name.
-static bool read_scalar(PyObject *object, char kind, Reading *r) {
+// Whether a u64 is asked for is known but for a type that is a compile-time name.
+static long long integer_of(PyObject *object, char kind, const char *name) {
+    int overflow = 0;
+    PyObject *index = PyNumber_Index(object);
+    long long value = index ? PyLong_AsLongLongAndOverflow(index, &overflow) : 0;
+    if (overflow > 0 && kind != 'i') value = (long long)PyLong_AsUnsignedLongLong(index);
+    else if (overflow) PyErr_Format(PyExc_OverflowError, "'%s' is %R, which no i64 can hold", name, index);
+    Py_XDECREF(index);
+    return value;
+}
+
+// Of a scalar parameter: 'i', 'u' (u64), 'f', 'b', or 'n' where its type is a compile-time name.
+static bool read_scalar(PyObject *object, const char *name, char kind, Reading *r) {
     TilecArg *out = &r->args[r->count++];
-    if (kind == 'f' || (kind == 'n' && !PyLong_Check(object))) {
-        *out = tilec_real(PyFloat_AsDouble(object));
-    } else if (kind == 'b') {
-        *out = tilec_integer(PyObject_IsTrue(object) == 1);
-    } else {
-        PyObject *index = PyNumber_Index(object);
-        int overflow = 0;
-        long long value = index ? PyLong_AsLongLongAndOverflow(index, &overflow) : 0;
-        if (overflow > 0) value = (long long)PyLong_AsUnsignedLongLong(index);   // of a u64
-        else if (overflow < 0) PyErr_SetString(PyExc_OverflowError, "an integer below -2^63");
-        Py_XDECREF(index);
-        *out = tilec_integer(value);
-    }
+    if (kind == 'f' || (kind == 'n' && !PyLong_Check(object))) *out = tilec_real(PyFloat_AsDouble(object));
+    else if (kind == 'b') *out = tilec_integer(PyObject_IsTrue(object) == 1);
+    else *out = tilec_integer(integer_of(object, kind, name));
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "'%s' is %s, not %R", name,
+                     kind == 'i' || kind == 'u' ? "an integer" : "a number", (PyObject *)Py_TYPE(object));
     return !PyErr_Occurred();
 }
 
@@ -362,7 +366,7 @@ static bool read_arguments(PyObject *args, const char *kinds, PyObject *names, R
         PyObject *object = PyTuple_GetItem(args, i);
         bool is_tensor = kinds[i] == 't' || kinds[i] == 'o';
         const char *name = PyBytes_AsString(PyTuple_GetItem(names, i));
-        if (!name || !(is_tensor ? read_tensor(object, name, r) : read_scalar(object, kinds[i], r))) {
+        if (!name || !(is_tensor ? read_tensor(object, name, r) : read_scalar(object, name, kinds[i], r))) {
             release(r);
             return false;
         }
@@ -382,11 +386,14 @@ static bool read_launch(PyObject *launch, Reading *r, int *multiprocessors) {
            read_arguments(values, kinds, names, r);
 }
 
-// describe(tensor) -> (type, device, shape); device -2: memory of the host.
-static PyObject *describe(PyObject *self, PyObject *object) {
+// describe(tensor, name) -> (type, device, shape); device -2: memory of the host.
+static PyObject *describe(PyObject *self, PyObject *args) {
     Reading r = {.device = TILEC_HOST, .stream = -1};
+    PyObject *object;
+    const char *name;
     (void)self;
-    if (!read_tensor(object, "argument", &r)) return release(&r), NULL;
+    if (!PyArg_ParseTuple(args, "Os", &object, &name)) return NULL;
+    if (!read_tensor(object, name, &r)) return release(&r), NULL;
     const TilecArg *arg = &r.args[0];
     PyObject *shape = PyTuple_New(arg->rank);
     for (int d = 0; shape && d < arg->rank; d++) PyTuple_SetItem(shape, d, PyLong_FromLongLong(arg->shape[d]));
@@ -931,7 +938,7 @@ static PyType_Spec launcher_spec = {"tilec._tilec.Launcher", sizeof(LauncherObje
 
 static PyMethodDef functions[] = {{"compile", compile_source, METH_VARARGS, "tilec_compile"},
                                   {"emulate", emulate_source, METH_VARARGS, "tilec_emulate"},
-                                  {"describe", describe, METH_O, "(type, device, shape) of a tensor"},
+                                  {"describe", describe, METH_VARARGS, "(type, device, shape) of a tensor"},
                                   {"device", device, METH_VARARGS, "(target, multiprocessors) of a device"},
                                   {"log_to", log_to, METH_O, "names the function that takes (what, line)"},
                                   {"forked", forked, METH_NOARGS, "in the child of a fork"},

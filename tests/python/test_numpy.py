@@ -112,6 +112,39 @@ class Numpy(unittest.TestCase):
             add(x[:3], x[:3], x[1:])
         self.assertEqual(caught.exception.diagnostics[0].code, "T0928")
 
+    def test_positions_and_keywords(self):
+        both, x = self.source["both"], self.random.random((5, 7), dtype="f4")
+        for args, keywords in (((x, 2), {}), ((x,), {"s": 2}), ((), {"x": x, "s": 2})):
+            np.testing.assert_allclose(both(*args, **keywords)[0], 2 * x.sum(1), rtol=1e-5)
+        most = np.zeros(1, "i4")
+        np.testing.assert_allclose(both(x, s=2, most=most), 2 * x.sum(1), rtol=1e-5)
+        self.assertEqual(most.tolist(), [7])
+        kept = x.copy()
+        for args, keywords in (((x, 2), {"x": x}), ((x, 2, np.empty(5, "f4")), {"sum": np.empty(5, "f4")})):
+            with self.assertRaisesRegex(TypeError, "more than one value for '(x|sum)'"):
+                both(*args, **keywords)
+        with self.assertRaisesRegex(TypeError, "takes 2, or 4 with its outputs, not 1"):
+            both(x)
+        np.testing.assert_array_equal(x, kept)
+        with self.assertRaisesRegex(TypeError, "'x' is a tensor, not <class 'list'>"):
+            both([1.0], 2)
+        with self.assertRaisesRegex(TypeError, "'s' is a number, not <class 'str'>"):
+            both(x, "2")
+
+    def test_scalars_in_range(self):
+        text = """kernel f(a: i64, b: u64, stream: i32, x: out i64[2]) {
+            grid (i in 1) threads 32 { thread (t in 1) { x[0] = a + i64(stream); x[1] = i64(b >> 1); } } }"""
+        f = tilec.load(source=text)["f"]
+        x = np.zeros(2, "i8")
+        f(2**62, 2**64 - 1, stream=5, x=x)   # a parameter of that name, not the stream of the launch
+        self.assertEqual(x.tolist(), [2**62 + 5, 2**63 - 1])
+        for a, b in ((2**63, 0), (-2**63 - 1, 0), (0, 2**64), (2**200, 0)):
+            with self.assertRaises(OverflowError):
+                f(a, b, 0, x)
+        with self.assertRaisesRegex(TypeError, "'a' is an integer, not <class 'float'>"):
+            f(0.5, 0, 0, x)
+        self.assertEqual(x.tolist(), [2**62 + 5, 2**63 - 1])
+
     def test_bf16_needs_ml_dtypes(self):
         kernel = tilec.load(source="kernel f(x: f32[N], y: out bf16[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i]; } } }")["f"]
         x = np.arange(5, dtype="f4")
