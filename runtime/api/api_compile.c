@@ -5,6 +5,8 @@
 #include "runtime/api/recent.h"
 #include "runtime/api/status.h"
 #include "support/files.h"
+#include "target/target.h"
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -213,6 +215,22 @@ static void ask_for_launch(CompileJob *c) {
     c->request.args = args;
 }
 
+// Whether a launch with these arguments takes the artefact; false: reported. Types are not sent, and one for any launch knows none.
+static bool serves_launch(CompileJob *c) {
+    const Plan *plan = (*c->out)->plan;
+    const PlanEntry *entry = plan_entry(plan, c->kernel);
+    if (!entry) {
+        diag(c->job.sink, (Span){0}, T_NO_ENTRY, c->kernel);
+        return false;
+    }
+    int usual = target_named(plan->target)->multiprocessors, given = c->options.multiprocessors;
+    const LaunchDevice device = {.multiprocessors = given > 0 ? given : usual, .max_grid = INT_MAX};
+    Launch planned;
+    const LaunchArg *args = arguments_read(c->job.arena, c->job.sink, entry, c->count, c->args);
+    return args && (plan->one_launch || plan_dispatch(c->job.arena, c->job.sink, plan, entry, (int)c->count, args,
+                                                      &device, (LaunchMemory){0}, &planned));
+}
+
 static TilecStatus compile_elsewhere(Job *job) {
     CompileJob *c = (CompileJob *)job;
     c->cache = cache_settings(job->arena, c->options.cache);
@@ -223,7 +241,9 @@ static TilecStatus compile_elsewhere(Job *job) {
         ask_for_launch(c);
         kept = find_kept(c);
     }
-    return log_end(c, kept ? TILEC_OK : compile_anew(c));
+    TilecStatus status = kept ? TILEC_OK : compile_anew(c);
+    if (status == TILEC_OK && c->kernel && !serves_launch(c)) status = status_of(job->sink, 0);
+    return log_end(c, status);
 }
 
 // NULL: the call can be made, and c->options are set; else what is wrong with it.

@@ -192,14 +192,22 @@ static const char *place_text(int device, char out[32]) {
     return out;
 }
 
+// NULL: none. On the host any address will do: the emulator copies.
+static const char *address_fault(const TilecArg *arg, const PlanParam *p, int device) {
+    if (!arg->data) return "has no address, but elements";
+    bool splits = device != TILEC_HOST && (uintptr_t)arg->data % (size_t)type_bytes(p->type) != 0;
+    return splits ? "begins at an address that is no multiple of an element's size" : NULL;
+}
+
 bool arguments_there(DiagSink *sink, const PlanEntry *entry, size_t count, const TilecArg *args, int device) {
     for (size_t i = 0; i < count; i++) {
         TilecArg arg = argument_at(args, i);
         const PlanParam *p = tensor_param(entry, i, &arg);
         char place[32], here[32];
         if (!p || is_empty(&arg)) continue;
-        if (!arg.data) {
-            diag(sink, (Span){0}, T_ARGUMENT_NULL, p->name, entry->name);
+        const char *fault = address_fault(&arg, p, device);
+        if (fault) {
+            diag(sink, (Span){0}, T_ARGUMENT_ADDRESS, p->name, entry->name, fault);
             return false;
         }
         if (arg.device == TILEC_ANY_DEVICE || arg.device == device) continue;

@@ -660,6 +660,7 @@ static void test_types(void **state) {
     refuse(tilec_tensor(TILEC_I32, memory_x, 1, shape), y, 929);
     refuse(x, tilec_tensor(TILEC_UNKNOWN_TYPE, memory_y, 1, shape), 929);
     refuse(x, tilec_tensor(TILEC_F32, NULL, 1, shape), 930);   // covers T0930
+    refuse(x, tilec_tensor(TILEC_F32, (char *)memory_y + 2, 1, shape), 930);
     y.device = 1;
     refuse(x, y, 931);   // covers T0931
     y.device = TILEC_HOST;
