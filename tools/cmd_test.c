@@ -157,12 +157,24 @@ static const Target *choose_target(Tool *tool, bool on_gpu) {
     return device ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80");
 }
 
+static void add_error(TestRun *run, const char *path) {
+    TestOutcome outcome = {.file = path, .name = "", .error = true};
+    StrBuf line;
+    sb_init(&line, run->tool->arena);
+    test_outcome_json(&outcome, &line);
+    if (run->options.json) fputs(sb_text(&line), run->options.out);
+    vec_push(run->tool->arena, &run->outcomes, outcome);
+}
+
 static bool test_path(void *user, const char *path) {
     TestRun *run = user;
     run->path = path;
     run->loader = tool_loader(run->tool, run->loader.target);
-    if (!loader_open(&run->loader, path)) return false;
-    return run->prepare ? prepare(run) : test_file(&run->loader, path, &run->options, &run->counts);
+    bool ok = loader_open(&run->loader, path);
+    if (run->prepare) return ok && prepare(run);
+    ok = ok && test_file(&run->loader, path, &run->options, &run->counts);
+    if (!ok) add_error(run, path);
+    return ok;
 }
 
 static bool test_here(TestRun *run, const FileNames *files) {
@@ -180,7 +192,7 @@ static bool test_there(TestRun *run, const FileNames *files, int jobs, int *code
     bool ok = test_in_processes(&all);
     VEC_EACH (TestOutcome, outcome, &run->outcomes) {
         run->counts.passed += outcome->passed;
-        run->counts.failed += !outcome->passed;
+        run->counts.failed += !outcome->passed && !outcome->error;
     }
     *code = all.status;
     return ok && all.status == 0;

@@ -55,6 +55,7 @@ static TestOutcome outcome_of(const Json *json) {
     return (TestOutcome){.file = json_text(json_get(json, "file"), ""),
                          .name = json_text(json_get(json, "test"), ""),
                          .passed = json_boolean(json_get(json, "passed"), false),
+                         .error = json_boolean(json_get(json, "error"), false),
                          .why = json_text(json_get(json, "why"), NULL),
                          .worst = worst && worst->kind == JSON_REAL ? worst->real : 0,
                          .tolerance = tolerance && tolerance->kind == JSON_REAL ? tolerance->real : 0,
@@ -80,10 +81,13 @@ static void finish(TestJobs *jobs, Child *child, const char *path) {
     copy(child->out, stdout);
     copy(child->err, stderr);
     read_outcomes(jobs, child->outcomes);
-    if (WIFSIGNALED(child->status))
-        diag_note(diag(jobs->tool->sink, (Span){0}, T_COMPILER_CRASHED, WTERMSIG(child->status),
-                       strsignal(WTERMSIG(child->status))),
+    if (WIFSIGNALED(child->status)) {
+        TestOutcome outcome = {.file = path, .name = "", .error = true, .why = strsignal(WTERMSIG(child->status))};
+        outcome.why = arena_strdup(jobs->tool->arena, outcome.why);
+        diag_note(diag(jobs->tool->sink, (Span){0}, T_COMPILER_CRASHED, WTERMSIG(child->status), outcome.why),
                   "it tested %s", path);
+        vec_push(jobs->tool->arena, jobs->outcomes, outcome);
+    }
     if (!jobs->status) jobs->status = code;
     fclose(child->out);
     fclose(child->err);
@@ -140,7 +144,7 @@ static void junit_case(const TestOutcome *outcome, StrBuf *out) {
         sb_str(out, "/>\n");
         return;
     }
-    sb_str(out, "><failure message=\"");
+    sb_printf(out, "><%s message=\"", outcome->error ? "error" : "failure");
     xml_text(outcome->why ? outcome->why : "see the errors", out);
     sb_str(out, "\"/></testcase>\n");
 }
@@ -149,15 +153,17 @@ void junit_write(const TestOutcomes *outcomes, StrBuf *out) {
     sb_str(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for (int i = 0, end; i < outcomes->count; i = end) {
         const char *file = outcomes->items[i].file;
-        int failed = 0;
+        int failed = 0, errors = 0;
         double seconds = 0;
         for (end = i; end < outcomes->count && strcmp(outcomes->items[end].file, file) == 0; end++) {
-            failed += !outcomes->items[end].passed;
+            errors += outcomes->items[end].error;
+            failed += !outcomes->items[end].passed && !outcomes->items[end].error;
             seconds += outcomes->items[end].seconds;
         }
         sb_str(out, "  <testsuite name=\"");
         xml_text(file, out);
-        sb_printf(out, "\" tests=\"%d\" failures=\"%d\" time=\"%.3f\">\n", end - i, failed, seconds);
+        sb_printf(out, "\" tests=\"%d\" failures=\"%d\" errors=\"%d\" time=\"%.3f\">\n", end - i, failed, errors,
+                  seconds);
         for (int k = i; k < end; k++) junit_case(&outcomes->items[k], out);
         sb_str(out, "  </testsuite>\n");
     }

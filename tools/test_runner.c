@@ -94,6 +94,7 @@ void test_outcome_json(const TestOutcome *outcome, StrBuf *out) {
     json_quote(out, outcome->name);
     sb_printf(out, ", \"passed\": %s, \"seconds\": %.3f", outcome->passed ? "true" : "false", outcome->seconds);
     if (outcome->passed) sb_printf(out, ", \"worst\": %.6g, \"tolerance\": %.6g", outcome->worst, outcome->tolerance);
+    if (outcome->error) sb_str(out, ", \"error\": true");
     if (outcome->why) sb_str(out, ", \"why\": "), json_quote(out, outcome->why);
     sb_str(out, "}\n");
 }
@@ -247,7 +248,7 @@ bool test_file(Loader *loader, const char *path, const TestOptions *options, Tes
     TestCounts before = *counts;
     test_choices(loader, options->define_count, options->defines, run_choice, &run);
     if (run.complete && counts->passed == before.passed && counts->failed == before.failed) {
-        diag(loader->sink, NOWHERE, T_NO_TESTS,
+        diag(loader->sink, NOWHERE, T_NO_TESTS, path,
              options->only ? arena_printf(loader->arena, " of '%s'", options->only) : "");
         run.complete = arena_scope(loader->failure, elaborate_alone, &run);   // reports errors in the file
     }

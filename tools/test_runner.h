@@ -27,6 +27,7 @@ typedef struct TestHooks {
 typedef struct TestOutcome {
     const char *file, *name;   // "vector_add (N = 4096)"
     bool passed;
+    bool error;        // of the whole file, which could not be tested; `name` is ""
     const char *why;   // it failed; NULL: see the errors
     double worst, tolerance, seconds;
 } TestOutcome;
