@@ -338,7 +338,9 @@ TILEC_API TilecArg tilec_real(double value);
 // long as the module. Without a driver: TILEC_ERROR_ENVIRONMENT. The artefact must outlive the module.
 TILEC_API TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDiagnostics **diagnostics);
 // Loads the code for a device, by its ordinal, into the primary context of the device, whatever context is current. So do
-// launches of this module: the current context is the same before and after.
+// launches of this module: the current context is the same before and after. With TILEC_ANY_DEVICE the module serves all
+// devices of the artefact's architecture: a launch takes that of its first tensor that says one, else the current one, and
+// the first one on a device loads the code there.
 TILEC_API TilecStatus tilec_load_on(const TilecArtefact *artefact, int device, TilecModule **out,
                                     TilecDiagnostics **diagnostics);
 // Unloads a module, in any thread; if it is in a context of the caller, that context must be current. No launch of the

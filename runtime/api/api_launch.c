@@ -4,11 +4,24 @@
 #include "runtime/api/status.h"
 #include "runtime/device/module.h"
 #include <limits.h>
+#include <pthread.h>
 #include <string.h>
+
+enum { EVERY_DEVICE = -2 };   // as CURRENT_DEVICE, but for a module that loads by its launches
+
+// Of a module for all devices, the modules of those that launches have named.
+typedef struct Devices {
+    pthread_mutex_t lock;
+    TilecModule *first;
+} Devices;
 
 struct TilecModule {
     Object object;
-    DeviceModule loaded;
+    DeviceModule loaded;   // of a module for all devices driver and plan alone
+    const TilecArtefact *artefact;
+    Devices all, *devices;   // devices: `all`, NULL for a module of one device
+    TilecModule *next;       // of one for all
+    int ordinal;
 };
 
 typedef struct LoadJob {
@@ -22,11 +35,26 @@ static TilecStatus load(Job *job) {
     LoadJob *l = (LoadJob *)job;
     TilecModule *module = l->module;
     if (FAILURE_CAUGHT(&module->object.failure)) failure_hand_on(&module->object.failure, &job->failure);
+    if (module->devices) {
+        module->loaded.plan = l->artefact->plan;
+        return cuda_open(&module->loaded.driver, job->sink) ? TILEC_OK : status_of(job->sink, 0);
+    }
     bool ok = device_module_open(module->object.arena, job->sink, l->artefact->plan, l->artefact->cubin, l->device,
                                  &module->loaded);
     return ok ? TILEC_OK : status_of(job->sink, 0);
 }
 
+static void free_module(TilecModule *module) {
+    for (TilecModule *m = module->all.first, *next; m; m = next) {
+        next = m->next;
+        free_module(m);
+    }
+    if (module->devices) pthread_mutex_destroy(&module->all.lock);
+    else device_module_close(&module->loaded);
+    object_free(module);
+}
+
+// `device`: an ordinal, CURRENT_DEVICE or EVERY_DEVICE.
 static TilecStatus load_for(const TilecArtefact *artefact, int device, TilecModule **out,
                             TilecDiagnostics **diagnostics) {
     if (diagnostics) *diagnostics = NULL;
@@ -36,13 +64,18 @@ static TilecStatus load_for(const TilecArtefact *artefact, int device, TilecModu
     LoadJob l = {.job = {.host = artefact->object.host}, .artefact = artefact, .device = device};
     l.module = object_new(artefact->object.host, sizeof *l.module);
     if (!l.module) return TILEC_ERROR_ENVIRONMENT;
+    l.module->artefact = artefact;
+    l.module->ordinal = device;
+    if (device == EVERY_DEVICE) {
+        l.module->devices = &l.module->all;
+        pthread_mutex_init(&l.module->all.lock, NULL);
+    }
     TilecStatus status = job_run(&l.job, load, diagnostics);
     if (status == TILEC_OK) {
         *out = l.module;
         return status;
     }
-    device_module_close(&l.module->loaded);   // out of memory after the driver loaded the code
-    object_free(l.module);
+    free_module(l.module);   // the driver may have loaded the code before memory ended
     return status;
 }
 
@@ -52,16 +85,49 @@ TilecStatus tilec_load(const TilecArtefact *artefact, TilecModule **out, TilecDi
 
 TilecStatus tilec_load_on(const TilecArtefact *artefact, int device, TilecModule **out,
                           TilecDiagnostics **diagnostics) {
-    if (device >= 0) return load_for(artefact, device, out, diagnostics);
+    if (device >= TILEC_ANY_DEVICE)
+        return load_for(artefact, device == TILEC_ANY_DEVICE ? EVERY_DEVICE : device, out, diagnostics);
     if (out) *out = NULL;
     return misuse(artefact ? artefact->object.host : libc_allocator, diagnostics,
-                  "a device has an ordinal of 0 or more");
+                  "a device has an ordinal of 0 or more, or is TILEC_ANY_DEVICE");
 }
 
 void tilec_unload(TilecModule *module) {
-    if (!module) return;
-    device_module_close(&module->loaded);
-    object_free(module);
+    if (module) free_module(module);
+}
+
+// ---- the module of a device ----
+
+// That of the first tensor that says one, else the one that is current, else the first.
+static int device_of(const TilecModule *module, const TilecArg *args, size_t count) {
+    const Driver *driver = &module->loaded.driver;
+    CudaContext current;
+    CudaDevice device;
+    for (size_t i = 0; i < count; i++) {
+        TilecArg arg = argument_at(args, i);
+        if (arg.kind == TILEC_TENSOR && arg.device >= 0) return arg.device;
+    }
+    bool known = driver->context_current(&current) == 0 && current && driver->context_device(&device) == 0;
+    return known ? (int)device : 0;
+}
+
+// In the place of a module for all devices the one of the device that a launch with these arguments takes, which is loaded the first time.
+static TilecStatus choose_device(const TilecModule **module, const TilecArg *args, size_t count,
+                                 TilecDiagnostics **diagnostics) {
+    const TilecModule *given = *module;
+    TilecModule *found;
+    TilecStatus status = TILEC_OK;
+    if (!given->devices) return status;
+    int ordinal = device_of(given, args, count);
+    pthread_mutex_lock(&given->devices->lock);
+    for (found = given->devices->first; found && found->ordinal != ordinal;) found = found->next;
+    if (!found && (status = load_for(given->artefact, ordinal, &found, diagnostics)) == TILEC_OK) {
+        found->next = given->devices->first;
+        given->devices->first = found;
+    }
+    pthread_mutex_unlock(&given->devices->lock);
+    *module = found;
+    return status;
 }
 
 // ---- launching ----
@@ -127,6 +193,8 @@ static TilecStatus ask_sizes(const TilecModule *module, const TilecKernel *kerne
     const char *fault = fault_of(module ? module->loaded.plan : NULL, kernel, args, count);
     if (!fault && !bytes && !zeroed) fault = "there is nowhere to write the size to";
     if (fault) return misuse(host_of(module), diagnostics, fault);
+    TilecStatus status = choose_device(&module, args, count, diagnostics);
+    if (status != TILEC_OK) return status;
     LaunchJob l = launch_job(module, kernel, args, count);
     l.bytes = bytes;
     l.zeroed = zeroed;
@@ -147,6 +215,8 @@ TilecStatus tilec_launch(const TilecModule *module, const TilecKernel *kernel, c
                          const TilecLaunch *options, TilecDiagnostics **diagnostics) {
     const char *fault = fault_of(module ? module->loaded.plan : NULL, kernel, args, arg_count);
     if (fault) return misuse(host_of(module), diagnostics, fault);
+    TilecStatus status = choose_device(&module, args, arg_count, diagnostics);
+    if (status != TILEC_OK) return status;
     LaunchJob l = launch_job(module, kernel, args, arg_count);
     if (options && !struct_in(&l.launch, sizeof l.launch, options)) fault = "the launch has no size: use TILEC_INIT";
     if (!fault && !l.launch.allocate != !l.launch.release) fault = "a launch has `allocate` and `release`, or neither";

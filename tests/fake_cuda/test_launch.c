@@ -444,9 +444,61 @@ static void test_load_on(void **state) {
         assert_int_equal(loaded_modules(), 0);
     }
     set_context(NULL);
-    assert_int_equal(tilec_load_on(f.artefact, -1, &f.module, &f.diagnostics), TILEC_ERROR_USAGE);
+    assert_int_equal(tilec_load_on(f.artefact, TILEC_HOST, &f.module, &f.diagnostics), TILEC_ERROR_USAGE);
     assert_null(f.module);
     assert_int_equal(tilec_load_on(NULL, -1, NULL, NULL), TILEC_ERROR_USAGE);
+}
+
+static TilecStatus launch_there(int x_device, int y_device, TilecDiagnostics **diagnostics) {
+    static float memory[2][64];
+    int64_t shape[] = {64};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, memory[0], 1, shape), tilec_tensor(TILEC_F32, memory[1], 1, shape)};
+    args[0].device = x_device;
+    args[1].device = y_device;
+    return tilec_launch(f.module, tilec_artefact_find(f.artefact, "copy"), args, 2, NULL, diagnostics);
+}
+
+static void *launch_in_thread(void *user) {
+    (void)user;
+    assert_int_equal(launch_there(3, 3, NULL), TILEC_OK);
+    return NULL;
+}
+
+// A module for all devices loads the code where launches are, a single time for each device.
+static void test_load_on_all(void **state) {
+    (void)state;
+    size_t bytes = 1;
+    int64_t shape[] = {64};
+    TilecArg on_two[] = {tilec_tensor(TILEC_F32, NULL, 1, shape), tilec_tensor(TILEC_F32, NULL, 1, shape)};
+    assert_int_equal(tilec_load_on(f.artefact, TILEC_ANY_DEVICE, &f.module, &f.diagnostics), TILEC_OK);
+    assert_int_equal(loaded_modules(), 0);
+    static const int devices[][3] = {
+        {1, 1, 1}, {0, 0, 2}, {1, 1, 2}, {TILEC_ANY_DEVICE, TILEC_ANY_DEVICE, 2}, {TILEC_ANY_DEVICE, 1, 2}};
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        assert_int_equal(launch_there(devices[i][0], devices[i][1], NULL), TILEC_OK);
+        assert_int_equal(loaded_modules(), devices[i][2]);
+        assert_null(current_context());
+    }
+    assert_int_equal(launch_there(0, 1, &f.diagnostics), TILEC_ERROR_SOURCE);
+    expect_code(931);
+    tilec_diagnostics_destroy(f.diagnostics);
+    f.diagnostics = NULL;
+    on_two[1].device = 2;
+    assert_int_equal(tilec_workspace_size(f.module, tilec_artefact_find(f.artefact, "copy"), on_two, 2, &bytes, NULL),
+                     TILEC_OK);
+    assert_int_equal(bytes, 0);
+    assert_int_equal(loaded_modules(), 3);
+    setenv("FAKE_CUDA_FAIL", "cuModuleLoadData", 1);
+    assert_int_equal(launch_there(3, 3, &f.diagnostics), TILEC_ERROR_DEVICE);
+    expect_code(902);
+    unsetenv("FAKE_CUDA_FAIL");
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++) assert_int_equal(pthread_create(&threads[i], NULL, launch_in_thread, NULL), 0);
+    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(loaded_modules(), 4);
+    tilec_unload(f.module);
+    f.module = NULL;
+    assert_int_equal(loaded_modules(), 0);
 }
 
 static void test_device(void **state) {
@@ -868,6 +920,7 @@ int main(void) {
                                        TEST(test_two_modules),
                                        TEST(test_own_context),
                                        TEST(test_load_on),
+                                       TEST(test_load_on_all),
                                        TEST(test_device),
                                        TEST(test_ended_context),
                                        TEST(test_other_thread),
