@@ -143,7 +143,7 @@ typedef struct TilecCompileOptions {
     const char *target;   // "sm_90a"; `tilec targets` lists them. Required
     const TilecDefine *defines;
     size_t define_count;
-    int optimize;   // LLVM's optimization level: 0 (the default: a short pipeline that suffices for tile code) or 2 (O2)
+    int optimize;   // LLVM's optimization level: 0 or 1 (the default: a short pipeline that suffices for tile code), 2 (O2)
     bool no_lines;        // omits the line table
     bool no_assemble;     // stops at PTX: the artefact has no cubin and cannot be loaded
     const char *only;     // compile this kernel or program, with what it calls; NULL: the whole file

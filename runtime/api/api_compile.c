@@ -250,9 +250,12 @@ static TilecStatus compile_elsewhere(Job *job) {
 static const char *fault_of(CompileJob *c, const TilecCompileOptions *options) {
     // Fields that an older caller lacks stay zero, the default.
     if (!struct_in(&c->options, sizeof c->options, options)) return "the options have no size: use TILEC_INIT";
-    bool named = c->options.define_count == 0 || c->options.defines;
-    for (size_t i = 0; named && i < c->options.define_count; i++)
-        named = c->options.defines[i].name && c->options.defines[i].value;
+    const TilecCompileOptions *o = &c->options;
+    if (o->optimize < 0 || o->optimize > 2) return "the option `optimize` is 0, 1 or 2";
+    if (o->time_limit < 0 || o->memory_limit < 0 || o->threads < 0 || o->multiprocessors < 0)
+        return "a number of the options is below 0";
+    bool named = o->define_count == 0 || o->defines;
+    for (size_t i = 0; named && i < o->define_count; i++) named = o->defines[i].name && o->defines[i].value;
     return named ? NULL : "a define has no name or no value";
 }
 
@@ -391,6 +394,7 @@ TilecStatus tilec_emulate(TilecContext *context, const char *name, const char *t
     if (!fault) fault = arguments_fault(args, arg_count);
     if (!fault && emulation && !struct_in(&e.emulation, sizeof e.emulation, emulation))
         fault = "the emulation has no size: use TILEC_INIT";
+    if (!fault && e.emulation.max_steps < 0) fault = "the emulation has a number of steps below 0";
     if (fault) return misuse(host, diagnostics, fault);
     if (!e.compile.options.target) e.compile.options.target = "sm_80";
     TilecStatus status = job_run(&e.compile.job, emulate_elsewhere, diagnostics);

@@ -302,6 +302,7 @@ TilecStatus tilec_select(const TilecArtefact *artefact, const TilecKernel *kerne
     Allocator host = artefact ? artefact->object.host : libc_allocator;
     const char *fault = fault_of(artefact ? artefact->plan : NULL, kernel, args, arg_count);
     if (!fault && (!out || out->size < sizeof out->size)) fault = "the selection has no size: use TILEC_INIT";
+    if (!fault && multiprocessors < 1) fault = "a device has at least one multiprocessor";
     if (fault) return misuse(host, diagnostics, fault);
     SelectJob s = {.job = {.host = host}, .plan = artefact->plan, .entry = kernel->entry, .count = arg_count};
     s.args = args;

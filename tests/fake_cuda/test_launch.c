@@ -690,6 +690,9 @@ static void test_texts_of_all(void **state) {
     expect_text(tilec_zeroed_size(NULL, copy, NULL, 0, &bytes, said));
     expect_text(tilec_select(f.artefact, copy, NULL, 0, 132, &selection, said));
     expect_text(tilec_select(NULL, copy, NULL, 0, 132, &selection, said));
+    int64_t shape[] = {8};
+    TilecArg args[] = {tilec_tensor(TILEC_F32, NULL, 1, shape), tilec_tensor(TILEC_F32, NULL, 1, shape)};
+    expect_text(tilec_select(f.artefact, copy, args, 2, 0, &selection, said));
 }
 
 static void refuse(TilecArg x, TilecArg y, int code) {

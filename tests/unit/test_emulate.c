@@ -197,7 +197,7 @@ static void test_misused(void **state) {
     float x[10] = {0};
     TilecArg arg = vector(x, 10), unsized = arg, odd = arg;
     TilecCompileOptions options = TILEC_INIT(TilecCompileOptions), no_size = {0};
-    TilecEmulation no_how = {0};
+    TilecEmulation no_how = {0}, below = {.size = sizeof below, .max_steps = -1};
     unsized.size = 0;
     odd.kind = 77;
     const struct {
@@ -216,7 +216,8 @@ static void test_misused(void **state) {
                  {context, "a", source, &no_size, "increase", &arg, NULL},
                  {context, "a", source, &options, "increase", &unsized, NULL},
                  {context, "a", source, &options, "increase", &odd, NULL},
-                 {context, "a", source, &options, "increase", &arg, &no_how}};
+                 {context, "a", source, &options, "increase", &arg, &no_how},
+                 {context, "a", source, &options, "increase", &arg, &below}};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         TilecDiagnostics *diagnostics = NULL;
         TilecStatus status = tilec_emulate(calls[i].context, calls[i].name, calls[i].text, 10, calls[i].options,

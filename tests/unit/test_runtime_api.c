@@ -407,7 +407,7 @@ static void test_nothing(void **state) {
 
     static const TilecDefine no_name = {NULL, "1"}, no_value = {"BLOCK", NULL}, empty = {"", ""},
                              odd = {"BLOCK", "\xff"};
-    TilecCompileOptions good = usual(), bad[9];
+    TilecCompileOptions good = usual(), bad[15];
     for (size_t i = 0; i < COUNT_OF(bad); i++) bad[i] = good;
     bad[0].size = 0;
     bad[1].target = NULL;
@@ -418,6 +418,12 @@ static void test_nothing(void **state) {
     bad[6].define_count = 1, bad[6].defines = &empty;
     bad[7].define_count = 1, bad[7].defines = &odd;
     bad[8].only = "";
+    bad[9].optimize = 3;
+    bad[10].optimize = -1;
+    bad[11].threads = -1;
+    bad[12].time_limit = -1;
+    bad[13].memory_limit = -1;
+    bad[14].multiprocessors = -1;
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         TilecStatus status = compile(context, source, &bad[i], &artefact, &diagnostics);
         assert_true(status == TILEC_ERROR_USAGE || status == TILEC_ERROR_SOURCE);
