@@ -234,6 +234,13 @@ class Kernel(_tilec.Launcher):
         values = "".join(f", {name}={value}" for name, value in self.values.items())
         return f"<tilec kernel {self.name} of {self.source.name}{values}>"
 
+    def __deepcopy__(self, copies):
+        return self   # it does not change
+
+    def __reduce__(self):
+        source = self.source
+        return _again, ((source.name, source.text, source.record, source.pdl, source.independent, {}), self.name, self.values)
+
     # ---- arguments ----
 
     def bind(self, **values: object) -> Kernel:
@@ -394,7 +401,7 @@ class Source(collections.abc.Mapping):
 
     def __init__(self, name, text, record, pdl, independent, values):
         self.name, self.text, self.record, self.pdl = name, text, record, pdl
-        self.independent = ",".join(independent) or None
+        self.independent = independent
         artefact, said = _tilec.compile(name, text, "sm_80", (), None, None, None, None, None, None, DECLARATIONS, None)
         _say(said)
         declarations = json.loads(artefact.manifest)["declarations"]
@@ -426,6 +433,11 @@ class Source(collections.abc.Mapping):
         return f"<tilec source {self.name}: {', '.join(self._kernels)}>"
 
 
+def _again(source, name, values):
+    """A kernel that was pickled."""
+    return Source(*source)[name].bind(**values)
+
+
 def _record_of(path):
     """As the command line: TILEC_RECORD, else FILE.tune of FILE.tile."""
     record = os.environ.get("TILEC_RECORD")
@@ -445,11 +457,12 @@ def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None
     """
     if (path is None) == (source is None):
         raise TypeError("load takes the path of a file, or source=")
+    named = ",".join(independent) or None
     if source is not None:
-        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), pdl, independent, values)
+        return Source(name, source.encode() if isinstance(source, str) else bytes(source), _record_of(None), pdl, named, values)
     path = os.path.abspath(os.fspath(path))
     with open(path, "rb") as file:
-        return Source(path, file.read(), _record_of(path), pdl, independent, values)
+        return Source(path, file.read(), _record_of(path), pdl, named, values)
 
 
 def emulate(kernel: Kernel, /, *args: object, **keywords: object):

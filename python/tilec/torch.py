@@ -56,6 +56,12 @@ class Operator:
     def __call__(self, *args, **keywords):
         return self.overload(*args, **keywords)
 
+    def __deepcopy__(self, copies):
+        return self
+
+    def __reduce__(self):
+        return _again, (self.loaded, self.name)
+
     def _input_like(self, output):
         """The input whose strides an output takes, where it may have any: that of the same shape. None: dense."""
         if output.strides:
@@ -264,6 +270,11 @@ class Operators(dict):
             raise AttributeError(f"the source has no kernel '{name}'; it has {', '.join(self)}") from None
 
 
+def _again(loaded, name):
+    """An operator that was pickled: its source is registered, if it is not."""
+    return load(**loaded)[name]
+
+
 def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None = None, name: str = "<source>", namespace: str = "tilec",
          only: Collection[str] | None = None, gradients: dict[str, str] | None = None, pdl: bool = False,
          independent: Collection[str] = (), **values: object) -> Operators:
@@ -285,6 +296,8 @@ def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None
         out[kernel.name] = known or Operator(namespace, kernel)
         if not known:
             out[kernel.name].identity = identity
+            out[kernel.name].loaded = {"source": kernels.text, "name": kernels.name, "namespace": namespace, "only": only, "gradients": gradients,
+                                       "pdl": pdl, "independent": independent, **values}
             new.append(out[kernel.name])
     for op in new:
         _register(namespace, op)

@@ -1,7 +1,9 @@
 """The package without any framework: sources, errors, tensors by __dlpack__, launches on a driver that only takes notes."""
+import copy
 import ctypes
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -132,6 +134,18 @@ class Arguments(unittest.TestCase):
         self.assertEqual(list(out), list(range(96)))
         with self.assertRaisesRegex(TypeError, "NEGATE does not follow from the arguments"):
             scale(x, y)
+
+    def test_copies(self):
+        kernel = tilec.load(source=SCALE, pdl=True, independent=["x"])["scale"].bind(NEGATE=1)
+        again = pickle.loads(pickle.dumps(kernel))
+        self.assertIs(copy.deepcopy([kernel])[0], kernel)
+        self.assertEqual((again.name, again.values, again.source.text, again.source.pdl, again.source.independent),
+                         ("scale", {"NEGATE": 1}, kernel.source.text, True, "x"))
+        data, _ = floats(*range(48))
+        out, _ = floats(*[0] * 48)
+        rows = [Tensor((1, 48), "f32", CPU, 0, ctypes.addressof(d)) for d in (data, out)]
+        again(*rows)
+        self.assertEqual(list(out), [-i for i in range(48)])
 
     def test_shapes_of_outputs(self):
         from tilec._kernels import Bound

@@ -2,8 +2,10 @@
 
 On the CPU, or with TILEC_TEST_DEVICE=cuda on a device, where streams and graphs are tested too.
 """
+import copy
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import unittest
@@ -231,6 +233,27 @@ for value in (3, 5):
         self.assertNotIn("raised: 3", done.stdout)
         self.assertIn("x has to be 3", done.stdout + done.stderr)
         self.assertIn("speaks.tile:1", done.stdout + done.stderr)
+
+    def test_models_are_copied_and_pickled(self):
+        """With the operators that they hold: in a process that has not registered them, too."""
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.add, self.k = example("vector_add").vector_add, top_k.top_k
+
+            def forward(self, x):
+                return self.k(self.add(x, x).to(BF16)[None], K=3)
+
+        top_k, x = example("top_k"), torch.arange(9.0)
+        model = Model()
+        self.assertIs(copy.deepcopy(model).add, model.add)
+        self.assertIs(pickle.loads(pickle.dumps(model.k)), model.k)
+        done = subprocess.run([sys.executable, "-c", "import pickle, sys, torch; op = pickle.load(sys.stdin.buffer); "
+                               f"torch.set_default_device('{DEVICE}'); print(op.name, op(torch.ones(2), torch.ones(2)).tolist())"],
+                              input=pickle.dumps(model.add), stdout=subprocess.PIPE, timeout=600)
+        self.assertEqual(done.stdout, b"vector_add [2.0, 2.0]\n")
+        for got, want in zip(copy.deepcopy(model)(x), model(x)):
+            torch.testing.assert_close(got, want)
 
     def test_plain_kernels_take_tensors_of_torch(self):
         add = tilec.load(EXAMPLES / "vector_add.tile")["vector_add"]
