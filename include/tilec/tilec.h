@@ -183,6 +183,10 @@ typedef struct TilecCompileOptions {
     // Names of tensors of kernels, separated by commas, that are `@independent`: no kernel that was launched before and may
     // still run writes them, so with `pdl` their loads start at once. NULL: as the source says.
     const char *independent;
+    // Called in the calling thread for each program of the listing that print_after asks for, also of a compile that then fails:
+    // the kernel after the pass, as the language has it. NULL: never.
+    void (*dump)(void *user, const char *pass, const char *kernel, const char *program);
+    void *dump_user;
 } TilecCompileOptions;
 
 // Compiles `length` bytes of source. `name`: the file name for messages; imports are relative to its folder. At the

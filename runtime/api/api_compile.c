@@ -105,13 +105,30 @@ static bool key_of(CompileJob *c) {
     return ok;
 }
 
+// Tells the programs of a listing, whose form print_kernels of passes/runner.c has.
+static void tell_dumps(const CompileJob *c, const char *listing) {
+    static const char head[] = "// after ", next_head[] = "\n// after ";
+    const TilecCompileOptions *o = &c->options;
+    if (!o->dump || !listing) return;
+    for (char *at = arena_strdup(c->job.arena, listing), *next; at && strncmp(at, head, strlen(head)) == 0; at = next) {
+        char *pass = at + strlen(head), *kernel = strstr(pass, " ("), *end = strstr(pass, ")\n");
+        if (!kernel || !end) return;
+        *kernel = *end = 0;
+        next = strstr(end + 2, next_head);
+        if (next) *next++ = 0;
+        o->dump(o->dump_user, pass, kernel + 2, end + 2);
+    }
+}
+
 static bool find_recent(CompileJob *c, CacheHash key) {
     TilecArtefact *found = recent_find(c->recent, key);
     if (!found) return false;
     *c->out = found;   // whose holder the job is now
     if (cache_imports_hold(c->job.arena, found->import_count, found->imports) &&
-        diag_read(c->job.sink, found->diagnostics, found->diagnostics_size))
+        diag_read(c->job.sink, found->diagnostics, found->diagnostics_size)) {
+        tell_dumps(c, found->listing);
         return true;
+    }
     *c->out = NULL;
     artefact_release(found);
     return false;
@@ -120,6 +137,7 @@ static bool find_recent(CompileJob *c, CacheHash key) {
 static TilecStatus take_reply(CompileJob *c, const CompileReply *reply) {
     Job *job = &c->job;
     if (!reply_diagnostics(reply, job->sink)) return TILEC_ERROR_INTERNAL;
+    tell_dumps(c, reply->listing);
     if (reply->status != TILEC_OK) return (TilecStatus)reply->status;
     TilecStatus status = artefact_make(job, reply, c->out);
     if (status != TILEC_OK || !c->has_key) return status;

@@ -158,7 +158,7 @@ static bool compile_listing(Answer *answer, Loader *loader, CompileOptions *opti
     options->passes.print_after = answer->request->print_after;
     if (options->passes.print_after) options->passes.talk = open_memstream(&listed.text, &listed.size);
     bool ok = fail_scope(&answer->job.failure, compile_listed, end_listing, &listed);
-    if (ok && listed.text) answer->reply.listing = arena_strndup(answer->arena, listed.text, listed.size);
+    if (listed.text) answer->reply.listing = arena_strndup(answer->arena, listed.text, listed.size);
     free(listed.text);
     return ok;
 }

@@ -22,7 +22,7 @@ class CompileOptions(Structure):
                 ("threads", c_int), ("progress", c_void_p), ("progress_user", c_void_p),
                 ("declarations", c_bool), ("print_after", c_char_p), ("layouts", c_char_p),
                 ("log", c_void_p), ("log_user", c_void_p), ("pdl", c_bool), ("multiprocessors", c_int),
-                ("independent", c_char_p)]
+                ("independent", c_char_p), ("dump", c_void_p), ("dump_user", c_void_p)]
 
 
 class Emulation(Structure):

@@ -87,6 +87,62 @@ static void test_compile(void **state) {
     tilec_context_destroy(context);
 }
 
+typedef struct Dumps {
+    char passes[2000];
+    size_t bytes;
+    int count;
+} Dumps;
+
+static void add_dump(void *user, const char *pass, const char *kernel, const char *program) {
+    Dumps *dumps = user;
+    assert_int_equal(strncmp(kernel, "add", 3), 0);
+    assert_non_null(strstr(program, "kernel add"));
+    assert_null(strstr(program, "// after"));
+    snprintf(dumps->passes + strlen(dumps->passes), sizeof dumps->passes - strlen(dumps->passes), "%s ", pass);
+    dumps->bytes += strlen(program);
+    dumps->count++;
+}
+
+static const char too_large[] = "kernel add(x: f32[N], y: out f32[N]) {\n"
+                                "    grid (b in ceildiv(N, 65536)) threads 64 {\n"
+                                "        shared s: f32[65536];\n"
+                                "        copy(x[b * 65536], s);\n"
+                                "        copy(s, y[b * 65536]);\n"
+                                "    }\n"
+                                "}\n";
+
+static void test_dumps(void **state) {
+    (void)state;
+    TilecContext *context;
+    TilecArtefact *artefact;
+    TilecCompileOptions options = usual();
+    Dumps first = {0}, again = {0}, failed = {0};
+    assert_int_equal(tilec_context_create(NULL, &context), TILEC_OK);
+    options.dump = add_dump;
+    options.dump_user = &first;
+    assert_int_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+    assert_int_equal(first.count, 0);   // not asked for
+    tilec_artefact_destroy(artefact);
+    options.print_after = "all";
+    for (int i = 0; i < 2; i++) {
+        options.dump_user = i ? &again : &first;
+        assert_int_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+        const char *listing = tilec_artefact_listing(artefact);
+        assert_true(first.bytes > strlen(listing) / 2 && first.bytes < strlen(listing));
+        tilec_artefact_destroy(artefact);
+    }
+    assert_true(first.count > 10);
+    assert_non_null(strstr(first.passes, "simplify "));
+    assert_non_null(strstr(first.passes, "lower-tile-op "));
+    assert_string_equal(again.passes, first.passes);   // the artefact is kept
+    options.dump_user = &failed;
+    options.print_after = "select";
+    options.target = "sm_80";
+    assert_int_equal(compile(context, too_large, &options, &artefact, NULL), TILEC_ERROR_TARGET);
+    assert_string_equal(failed.passes, "select select ");   // of both variants
+    tilec_context_destroy(context);
+}
+
 static void test_listings(void **state) {
     (void)state;
     TilecContext *context;
@@ -447,10 +503,10 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compile),  cmocka_unit_test(test_listings),       cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_load),     cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_statuses), cmocka_unit_test(test_internal_error), cmocka_unit_test(test_threads),
-        IN_ARENA(test_record),           cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_compile),   cmocka_unit_test(test_listings), cmocka_unit_test(test_dumps),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_load),     cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_arguments), cmocka_unit_test(test_statuses), cmocka_unit_test(test_internal_error),
+        cmocka_unit_test(test_threads),   IN_ARENA(test_record),           cmocka_unit_test(test_nothing),
     };
     return run(tests);
 }
