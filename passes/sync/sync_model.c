@@ -831,10 +831,28 @@ static void read_until(SyncModel *m, Stmt *wait, Block *started) {
     }
 }
 
+// Roles that follow each other run side by side: what any of them needs stands before the first. (A barrier of the CTA
+// between two of them would wait for the first one's end, which may wait for the second.)
+static void join_roles(SyncModel *m, const Block *block) {
+    MemAccessVec *first = NULL;
+    FOR_EACH_ITEM (stmt, block) {
+        MemAccessVec *accesses = accesses_of(m, stmt);
+        if (stmt->kind != STMT_ROLE) {
+            if (accesses->count > 0 || is_sync(stmt)) first = NULL;
+        } else if (!first) {
+            first = accesses;
+        } else {
+            VEC_EACH_PTR (MemAccess, access, accesses) vec_push(m->arena, first, access);
+            accesses->count = 0;
+        }
+    }
+}
+
 // Every access is found and numbered before the first scenario. False: the block is quiet.
 static bool number_accesses(SyncModel *m, Block *block) {
     bool any = false;
     Block started = {0};
+    join_roles(m, block);
     FOR_EACH_ITEM (stmt, block) {
         MemAccessVec *accesses = accesses_of(m, stmt);
         int copies = m->copy_count;
