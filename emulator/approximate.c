@@ -64,14 +64,14 @@ double approximate(uint64_t seed, OpId op, double x, double exact) {
     return flushes ? 0 : within(largest_error((int)op, x, exact), random, exact);
 }
 
-static bool is_power_of_two(double x) {
+static bool is_power(double x) {
     int exponent;
     return fabs(frexp(x, &exponent)) == 0.5;
 }
 
 double approximate_quotient(uint64_t seed, double a, double b) {
     double exact = a / b;
-    if (stays_exact(b, exact) || is_power_of_two(b)) return (float)exact;
+    if (stays_exact(b, exact) || is_power(b)) return (float)exact;
     Random random = {seed ^ bits_of(a)};
     random.state = random_next(&random) ^ bits_of(b);
     return within(largest_error(OP_DIV, b, exact), random, exact);

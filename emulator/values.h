@@ -4,7 +4,7 @@
 // zero-extended, bool is 0 or 1. Memory holds the element's own bits.
 #pragma once
 #include "ir/build.h"
-#include <math.h>
+#include "support/numbers.h"
 
 typedef union Word {
     int64_t i;
@@ -14,17 +14,6 @@ typedef union Word {
 Word element_load(Type type, const void *place);
 void element_store(Type type, void *place, Word value);   // a float is rounded to the type first
 Word word_convert(Type to, Type from, Word value);        // T(x): to integer toward zero and saturating
-
-// min and max: a NaN, also a signaling one, loses against a number; -0 is less than 0 (IEEE 754-2019, minimumNumber;
-// PTX ISA, "min"). C's fmin and fmax leave both open.
-static inline double number_min(double a, double b) {
-    if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
-    return a < b || (a == b && signbit(a)) ? a : b;
-}
-static inline double number_max(double a, double b) {
-    if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
-    return a > b || (a == b && !signbit(a)) ? a : b;
-}
 
 double to_tf32(double value);       // an f32 with 10 bits of mantissa, rounded (cvt.rna, but for ties; TMA)
 double cut_to_tf32(double value);   // as wgmma reads an f32: it leaves the other bits out (so measured on an H200)

@@ -1,6 +1,7 @@
 // Arithmetic of untyped constants: integers exactly (between INT64_MIN and UINT64_MAX), floats in double. It happens
 // before any type is known, so `1 / 3` is 0 and `1.0 / 3` is a third, in whatever type it is used.
 #include "frontend/sema.h"
+#include "support/numbers.h"
 #include <math.h>
 
 static SemaValue checked(Sema *s, Wide value, Span span) {
@@ -119,8 +120,8 @@ bool fold_call(Sema *s, OpId op, int count, const SemaValue *args, Span span, Se
     for (int i = 0; i < count; i++) x[i] = args[i].kind == VALUE_FLOAT ? args[i].real : (double)args[i].integer;
     double result;
     if (count == 1 && fold_float1(op, x[0], &result)) *out = value_float(result, span);
-    else if (count == 2 && op == OP_MIN) *out = value_float(fmin(x[0], x[1]), span);
-    else if (count == 2 && op == OP_MAX) *out = value_float(fmax(x[0], x[1]), span);
+    else if (count == 2 && op == OP_MIN) *out = value_float(number_min(x[0], x[1]), span);
+    else if (count == 2 && op == OP_MAX) *out = value_float(number_max(x[0], x[1]), span);
     else return false;
     return true;
 }

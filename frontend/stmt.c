@@ -3,6 +3,7 @@
 #include "ir/query.h"
 #include "ir/rewrite.h"
 #include "ir/schedule.h"
+#include "ir/verify.h"
 #include <string.h>
 
 void emit(Sema *s, Stmt *stmt) {
@@ -84,8 +85,12 @@ static void let(Sema *s, const Node *node) {
     }
     SemaValue value = expression(s, node->kids[0]);
     if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
-        declare_value(s, node->text, is_untyped(value) ? value_expr(s, settle(s, value), value.span) : value,
-                      node->span);
+        if (is_untyped(value)) value = value_expr(s, settle(s, value), value.span);
+        if (!is_poison(value) && !expr_is_stable(value.expr)) {
+            report_on_host(s->sink, value.span, node->text);
+            value = value_poison(node->span);
+        }
+        declare_value(s, node->text, value, node->span);
         return;
     }
     Expr *expr = settle(s, value);

@@ -10,3 +10,5 @@
 bool verify_module(const Module *module, bool written);
 bool verify_func(const Module *module, const Func *func, bool written);
 void report_in_parallel(DiagSink *sink, Span loc, const OpInfo *info);
+// `name` is read, or has an effect, where the host computes: outside of a grid.
+void report_on_host(DiagSink *sink, Span loc, const char *name);

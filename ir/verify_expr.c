@@ -173,6 +173,12 @@ static void check_binary(Verifier *v, const Context *c, const Expr *e) {
     if (!fits) REPORT(v, e->loc, T_OPERAND_TYPES, texts[op], type_text(a), type_text(b));
 }
 
+void report_on_host(DiagSink *sink, Span loc, const char *name) {
+    diag_note(diag(sink, loc, T_IR_PLACE, name,
+                   "outside of a grid: the host computes this, and reads no element of a tensor"),
+              "read it in the grid, or make it a scalar parameter, whose value the caller knows");
+}
+
 void check_expr(Verifier *v, const Context *c, const Expr *e) {
     switch (e->kind) {
     case EXPR_INT:
@@ -188,6 +194,10 @@ void check_expr(Verifier *v, const Context *c, const Expr *e) {
         break;
     case EXPR_LOAD:
         check_indices(v, c, e->load.buf, e->load.count, e->load.indices, e->loc);
+        if (c->kind != FUNC_REFERENCE && !c->grid) {
+            v->broken = true;
+            report_on_host(v->sink, e->loc, e->load.buf->name);
+        }
         if (e->type != e->load.buf->type) REPORT(v, e->loc, T_IR_TYPE, e->load.buf->name, type_text(e->type));
         break;
     case EXPR_UNARY: {

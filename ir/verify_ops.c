@@ -10,7 +10,7 @@ static int stage_bits(const Context *c) {
     if (c->kind == FUNC_REFERENCE) return STAGE_BIT_REF;
     if (c->kind == FUNC_PROGRAM) return STAGE_BIT_HOST;
     if (c->thread) return STAGE_BIT_THREAD;
-    return c->grid ? STAGE_BIT_TILE : STAGE_BIT_TILE | STAGE_BIT_HOST;
+    return c->grid ? STAGE_BIT_TILE : STAGE_BIT_HOST;
 }
 
 void report_in_parallel(DiagSink *sink, Span loc, const OpInfo *info) {
@@ -29,6 +29,7 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
                c->kind == FUNC_REFERENCE ? "in a reference"
                : c->kind == FUNC_PROGRAM ? "in a program"
                : c->thread               ? "inside a thread region"
+               : !c->grid                ? "outside of a grid"
                                          : "outside of a thread region");
         return;
     }

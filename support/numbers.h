@@ -1,5 +1,6 @@
-// Arithmetic on sizes.
+// Arithmetic on sizes; min and max of floats, as the language has them.
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -23,4 +24,15 @@ static inline int64_t larger(int64_t a, int64_t b) {
 
 static inline bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
+}
+
+// min and max: a NaN, also a signaling one, loses against a number; -0 is less than 0 (IEEE 754-2019, minimumNumber;
+// PTX ISA, "min"). C's fmin and fmax leave both open.
+static inline double number_min(double a, double b) {
+    if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
+    return a < b || (a == b && signbit(a)) ? a : b;
+}
+static inline double number_max(double a, double b) {
+    if (isnan(a) || isnan(b)) return isnan(a) ? b : a;
+    return a > b || (a == b && !signbit(a)) ? a : b;
 }

@@ -266,14 +266,30 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     return true;
 }
 
+// An extent below 0 is empty, as in a loop. (The product of two such would launch CTAs.)
+static bool clamp_extents(Scheduler *s, const Func *kernel) {
+    bool changed = false;
+    int mark = facts_mark(s->facts);
+    for (int i = 0; kernel->body.items[i] != s->grid; i++) facts_enter(s->facts, kernel->body.items[i]);
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        Expr **end = &s->grid->grid.iters[i].end;
+        if (range_of(s->facts, *end).low >= 0) continue;
+        *end = e_max(s->arena, *end, e_int(s->arena, 0));
+        changed = true;
+    }
+    facts_release(s->facts, mark);
+    return changed;
+}
+
 static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     Scheduler s = {.context = context, .arena = context->arena, .grid = grid, .order = grid_order(grid)};
     s.facts = facts_new(context->arena, kernel);
-    bool divided = divide_tile(&s);
+    bool changed = clamp_extents(&s, kernel);
+    changed |= divide_tile(&s);
     Expr *tiles = grid_tiles(s.arena, grid);
     int blocks = func_cluster(kernel);
-    if (blocks == 1) return schedule_tiles(&s, kernel, tiles) || divided;
-    return flatten_clusters(&s, kernel, tiles, blocks);
+    if (blocks == 1) return schedule_tiles(&s, kernel, tiles) || changed;
+    return flatten_clusters(&s, kernel, tiles, blocks) || changed;
 }
 
 bool pass_tile_scheduler(PassContext *context, Func *kernel) {

@@ -19,7 +19,7 @@
 typedef struct Scheduler {
     PassContext *context;
     Arena *arena;
-    const Facts *facts;
+    Facts *facts;
     Stmt *grid;
     TileOrder order;
     bool snake;   // persistent CTAs get the tiles of a section in snake order

@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "runtime/plan/expr_cse.h"
+#include "support/numbers.h"
 #include <math.h>
 #include <string.h>
 
@@ -147,9 +148,16 @@ static Scalar eval_call(Eval *e, const Expr *expr) {
             bool more = type_kind(a.type) == KIND_INT ? rest.integer > 0 : rest.integer != 0;
             return scalar_integer(a.type, quotient.integer + more);
         }
-        bool below = scalar_truth(type_is_float(a.type) ? float_binary(e, BIN_LT, a.type, a.real, b.real)
-                                                        : integer_binary(e, BIN_LT, a.type, a.integer, b.integer));
+        if (type_is_float(a.type))
+            return scalar_real(a.type, op == OP_MIN ? number_min(a.real, b.real) : number_max(a.real, b.real));
+        bool below = scalar_truth(integer_binary(e, BIN_LT, a.type, a.integer, b.integer));
         return below == (op == OP_MIN) ? a : b;
+    }
+    if (op == OP_FMA) {
+        double b = scalar_double(eval(e, expr->call.args[1].value)),
+               c = scalar_double(eval(e, expr->call.args[2].value));
+        bool single = a.type == TYPE_F32;
+        return scalar_real(a.type, single ? fmaf((float)a.real, (float)b, (float)c) : fma(a.real, b, c));
     }
     if (op == OP_ABS && !type_is_float(a.type)) {
         bool negative = type_kind(a.type) == KIND_INT && a.integer < 0;

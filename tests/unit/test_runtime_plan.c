@@ -653,6 +653,13 @@ static void test_host_arithmetic(void **state) {
                                        "relu(-x) == 2.5",
                                        "min(x, 1.0) == -2.5",
                                        "max(x, 1.0) == 1.0",
+                                       "min(nan, x) == -2.5",
+                                       "min(x, nan) == -2.5",
+                                       "max(nan, x) == -2.5",
+                                       "max(x, nan) == -2.5",
+                                       "bitcast(u32, min(-x * 0.0, x * 0.0)) == 2147483648",
+                                       "bitcast(u32, max(x * 0.0, -x * 0.0)) == 0",
+                                       "fma(x, 2.0, 1.0) == -4.0",
                                        "min(n, 3) == 3",
                                        "max(n, 3) == 7",
                                        "max(m, 3) == 3",
@@ -679,6 +686,7 @@ static void test_host_arithmetic(void **state) {
     Fixture f;
     setup(&f, *state);
     for (size_t i = 0; i < sizeof hold / sizeof hold[0]; i++) {
+        setup(&f, *state);   // a sink lists a hundred errors
         if (assumed(&f, hold[i])) fail_msg("does not hold: %s", hold[i]);
         assert_int_equal(assumed(&f, arena_printf(f.arena, "!(%s)", hold[i])), T_ASSUME_FAILED);
     }
