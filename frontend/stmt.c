@@ -120,6 +120,7 @@ static void variable(Sema *s, const Node *node) {
         declare_value(s, node->text, value_poison(node->span), node->span);
         return;
     }
+    if (!value && !s->verbatim) value = e_zero(s->arena, type);
     Var *var = declare_var(s, node->text, VAR_MUTABLE, type, node->span);
     emit(s, s_var(s->arena, var, value));
 }

@@ -615,7 +615,7 @@ class Interpreter:
         scopes[-1][stmt.name] = Variable(type_, value)
 
     def do_var(self, stmt, scopes):
-        value = UNSET if stmt.value is None else self.typed(stmt.value, scopes, stmt.type)
+        value = convert(0, "i64", stmt.type) if stmt.value is None else self.typed(stmt.value, scopes, stmt.type)
         scopes[-1][stmt.name] = Variable(stmt.type, value)
 
     def do_store(self, stmt, scopes):
