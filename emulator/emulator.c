@@ -26,7 +26,8 @@
 //
 // Limits. CTAs run one after another unless the kernel loads with an order, or has atomics in a `while`: then as many
 // as there are multiprocessors run interleaved. Happens-before between CTAs compares whole CTAs. Plain accesses
-// that race are executed in the order of the schedule; weaker orders than that are reported, not simulated. A thread
+// that race are executed in the order of the schedule; weaker orders than that are reported, not simulated. A fence of a
+// cluster counts as one of the device. A thread
 // that overwrites the source of its own cp.async before waiting for it is not reported (other threads are). Atomics
 // order nothing within a CTA. At tile stage accesses to another CTA of the cluster are not checked for races (at
 // thread stage they are). Whether a tensor that threads wrote is fenced before TMA reads it in the same launch is not

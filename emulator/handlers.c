@@ -7,7 +7,7 @@ static void no_effect(Agent *agent) {
 
 // Kernels run one after the other here, a prefetch is a hint, and at tile stage a role is one agent.
 static const OpHandler other_handlers[OP_COUNT] = {
-    [OP_FENCE] = {.no_operands = race_fence},
+    [OP_FENCE] = {.effect = race_fence},
     [OP_FENCE_ASYNC] = {.no_operands = race_fence_async},
     [OP_DEPENDENCY_WAIT] = {.no_operands = dependency_wait},
     [OP_LAUNCH_DEPENDENTS] = {.no_operands = no_effect},

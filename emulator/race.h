@@ -61,10 +61,10 @@ void actor_global(Agent *agent, int lane, const Actor *actor, const Mem *mem, in
                   Touch touch);
 
 // ---- synchronisation ----
-void race_release(Agent *agent, int lane, const Mem *mem, int64_t element);
-void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element);
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element, const char *scope);
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element, const char *scope);
 void race_atomic(Agent *agent, int lane, const Mem *mem, int64_t element);
-void race_fence(Agent *agent);
+void race_fence(Agent *agent, const Call *call);
 void race_fence_async(Agent *agent);
 void clock_arrive(Cta *cta, Clock **into, int thread);   // `into` learns what the thread did and knows
 // The thread learns what `from` knows. arrived: it told `from` everything before.

@@ -1,5 +1,6 @@
 // Accesses of different CTAs, which release and acquire alone order: emulator/race.c explains it.
 #include "emulator/race_impl.h"
+#include <string.h>
 
 // What a thread knows of its CTA when it releases; stamp 0: nothing.
 typedef struct Told {
@@ -12,6 +13,7 @@ typedef struct Known {
     int64_t block;
     Told told;
     uint32_t learner, since;   // the thread that learned it, in which epoch
+    int64_t within;            // 1 + the first CTA of the cluster in which alone it was told; 0: everywhere
 } Known;
 typedef VEC(Known) KnownVec;
 
@@ -65,7 +67,7 @@ static void learn(const Machine *machine, KnownVec *into, Known news) {
     Races *races = machine->races;
     for (int i = 0; i < into->count; i++) {
         Known *old = &into->items[i];
-        if (old->block != news.block) continue;
+        if (old->block != news.block || old->within != news.within) continue;
         if (told_as_much(races, &old->told, &news.told) && known_as_widely(old, &news)) return;
         if (!told_as_much(races, &news.told, &old->told) || !known_as_widely(&news, old)) continue;
         if (news.told.clock) news.told.clock->users++;
@@ -80,7 +82,7 @@ static void learn(const Machine *machine, KnownVec *into, Known news) {
 // All that `from` holds is learned by the thread in its epoch.
 static void learn_all(const Machine *machine, KnownVec *into, const KnownVec *from, uint32_t learner, uint32_t since) {
     for (int i = 0; i < from->count; i++)
-        learn(machine, into, (Known){from->items[i].block, from->items[i].told, learner, since});
+        learn(machine, into, (Known){from->items[i].block, from->items[i].told, learner, since, 0});
 }
 
 Party party_of(const Agent *agent, int lane) {
@@ -152,14 +154,30 @@ static KnownVec *location(const Machine *machine, const Mem *mem, int64_t elemen
     return released;
 }
 
+// A scope in which there are other CTAs. (PTX ISA, "morally strong": the scopes of both sides include each other.)
+static bool reaches_others(const Machine *machine, const char *scope) {
+    return strcmp(scope, "cluster") == 0 ? machine->code->cluster > 1 : strcmp(scope, "block") != 0;
+}
+
+static int64_t cluster_of(const Cta *cta) {
+    return cta->members[0].index;
+}
+
+static bool in_cluster(const Cta *cta, int64_t block) {
+    for (int rank = 0; rank < cta->machine->code->cluster; rank++)
+        if (cta->members[rank].index == block) return true;
+    return false;
+}
+
 // What the party tells: of its own CTA, and of the others that it knows.
-static void release_to(const Machine *machine, KnownVec *released, const Party *party, const Told *told) {
+static void release_to(const Machine *machine, KnownVec *released, const Party *party, const Told *told,
+                       int64_t within) {
     const KnownVec *known = &block_known(machine, party->block)->known;
     for (int i = 0; i < known->count; i++) {
         const Known *item = &known->items[i];
-        if (has_learned(party, item)) learn(machine, released, (Known){item->block, item->told, WHOLE, 0});
+        if (has_learned(party, item)) learn(machine, released, (Known){item->block, item->told, WHOLE, 0, within});
     }
-    learn(machine, released, (Known){party->block, *told, WHOLE, 0});
+    learn(machine, released, (Known){party->block, *told, WHOLE, 0, within});
 }
 
 static Told all_told(const Agent *agent, const Party *party) {
@@ -168,20 +186,28 @@ static Told all_told(const Agent *agent, const Party *party) {
     return (Told){clock, {party->thread, party->epoch, ++races->stamp}};
 }
 
-void race_release(Agent *agent, int lane, const Mem *mem, int64_t element) {
+void race_release(Agent *agent, int lane, const Mem *mem, int64_t element, const char *scope) {
     Machine *machine = agent->cta->machine;
-    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races || !reaches_others(machine, scope)) return;
     Party party = party_of(agent, lane);
     Told told = all_told(agent, &party);
-    release_to(machine, location(machine, mem, element), &party, &told);
+    int64_t within = strcmp(scope, "cluster") == 0 ? 1 + cluster_of(agent->cta) : 0;
+    release_to(machine, location(machine, mem, element), &party, &told, within);
 }
 
-void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element) {
+void race_acquire(Agent *agent, int lane, const Mem *mem, int64_t element, const char *scope) {
     Machine *machine = agent->cta->machine;
-    if (mem->scope != SCOPE_GLOBAL || !machine->races) return;
+    if (mem->scope != SCOPE_GLOBAL || !machine->races || !reaches_others(machine, scope)) return;
     Party party = party_of(agent, lane);
     BlockKnown *known = block_known(machine, party.block);
-    learn_all(machine, &known->known, location(machine, mem, element), party.thread, party.epoch);
+    const KnownVec *released = location(machine, mem, element);
+    int64_t cluster = 1 + cluster_of(agent->cta);
+    bool near = strcmp(scope, "cluster") == 0;   // knows of its own cluster then
+    for (int i = 0; i < released->count; i++) {
+        const Known *item = &released->items[i];
+        if ((item->within && item->within != cluster) || (near && !in_cluster(agent->cta, item->block))) continue;
+        learn(machine, &known->known, (Known){item->block, item->told, party.thread, party.epoch, 0});
+    }
     settle(agent->cta, known);
 }
 
@@ -202,13 +228,14 @@ static void fence_thread(Agent *agent, int lane) {
     for (int i = 0; i < known->seen.count; i++) {
         Known item = known->seen.items[i];
         if (item.learner != party.thread && party.thread != WHOLE) continue;
-        learn(machine, &known->known, (Known){item.block, item.told, item.learner, party.epoch});
+        learn(machine, &known->known, (Known){item.block, item.told, item.learner, party.epoch, 0});
     }
     settle(agent->cta, known);
 }
 
-void race_fence(Agent *agent) {
-    if (!agent->cta->machine->races) return;
+void race_fence(Agent *agent, const Call *call) {
+    const Machine *machine = agent->cta->machine;
+    if (!machine->races || !reaches_others(machine, CALL_ARG(call, FENCE, scope).name)) return;
     spend(agent, __builtin_popcount(agent->mask), STEP_ACCESSES);
     for (Mask m = agent->warp ? agent->mask : 1; m; m &= m - 1) fence_thread(agent, __builtin_ctz(m));
 }
@@ -223,7 +250,7 @@ void race_atomic(Agent *agent, int lane, const Mem *mem,
     learn_all(machine, &known->seen, released, party.thread, 0);
     const Told *fence = fence_of(machine, known, &party);
     if (known->whole.at.stamp > fence->at.stamp) fence = &known->whole;   // the CTA's, before its threads began
-    if (fence->at.stamp) release_to(machine, released, &party, fence);
+    if (fence->at.stamp) release_to(machine, released, &party, fence, 0);
 }
 
 void races_meet(Cta *cta) {
@@ -233,7 +260,7 @@ void races_meet(Cta *cta) {
     uint32_t stamp = ++machine->races->stamp;
     for (int rank = 0; rank < machine->code->cluster; rank++) {
         learn_all(machine, &all, &block_known(machine, cta->members[rank].index)->known, WHOLE, 0);
-        learn(machine, &all, (Known){cta->members[rank].index, {NULL, {WHOLE, 0, stamp}}, WHOLE, 0});
+        learn(machine, &all, (Known){cta->members[rank].index, {NULL, {WHOLE, 0, stamp}}, WHOLE, 0, 0});
     }
     for (int rank = 0; rank < machine->code->cluster; rank++)
         learn_all(machine, &block_known(machine, cta->members[rank].index)->known, &all, WHOLE, 0);

@@ -185,7 +185,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
         int l = __builtin_ctz(m);
         uint8_t *at = mem_data(agent->cta, mem) + offsets[l] * mem->bytes;
         if (op == OP_LOAD && strcmp(CALL_ARG(call, LOAD, order).name, "acquire") == 0)
-            race_acquire(agent, l, mem, offsets[l]);
+            race_acquire(agent, l, mem, offsets[l], CALL_ARG(call, LOAD, scope).name);
         if (reads && writes) race_atomic(agent, l, mem, offsets[l]);
         if (is_early(call)) {
             result.w[l] = early_value(machine, mem, at);
@@ -193,7 +193,7 @@ static void element_access(Agent *agent, const Instr *in, const Call *call) {
         }
         note_atomic(agent, mem, l, offsets[l], writes ? TOUCH_ATOMIC : TOUCH_ATOMIC_READ);
         if (op == OP_STORE && strcmp(CALL_ARG(call, STORE, order).name, "release") == 0)   // of itself, too
-            race_release(agent, l, mem, offsets[l]);
+            race_release(agent, l, mem, offsets[l], CALL_ARG(call, STORE, scope).name);
         if (reads) state_readable(agent, mem, offsets[l], 1, l);
         Word old = reads ? element_load(mem->type, at) : (Word){.i = 0};
         if (writes) {

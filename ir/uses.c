@@ -1,6 +1,7 @@
 // What a statement or expression uses: what it reads and writes, and whether it has effects. By walks (rewrite.c).
 #include "ir/build.h"
 #include "ir/query.h"
+#include <string.h>
 
 // ---- expressions ----
 
@@ -217,14 +218,21 @@ bool func_has_roles(const Func *func) {
 }
 
 // ---- clusters ----
+static bool is_of_cluster(OpId op, int count, const Arg *args) {   // or an order of memory among its CTAs
+    bool scoped = op == OP_LOAD || op == OP_STORE || op == OP_FENCE;
+    for (int i = 0; scoped && i < count; i++)
+        if (args[i].name && !args[i].is_string && strcmp(args[i].name, "cluster") == 0) return true;
+    return op_info(op)->feature == FEATURE_CLUSTER;
+}
+
 static bool is_cluster_call(const Expr *e, const void *what) {
     (void)what;
-    return e->kind == EXPR_CALL && op_info(e->call.op)->feature == FEATURE_CLUSTER;
+    return e->kind == EXPR_CALL && is_of_cluster(e->call.op, e->call.count, e->call.args);
 }
 
 static bool reaches_cluster(const Block *block) {
     FOR_EACH_STMT (stmt, block)
-        if (stmt->kind == STMT_CALL && op_info(stmt->call.op)->feature == FEATURE_CLUSTER) return true;
+        if (stmt->kind == STMT_CALL && is_of_cluster(stmt->call.op, stmt->call.count, stmt->call.args)) return true;
     return block_any_expr(block, is_cluster_call, NULL);
 }
 

@@ -367,6 +367,47 @@ static void release_and_acquire_order_blocks(void **state) {
     expect_report(*state, without(*state, flags, "store(", "release", "relaxed"), "T0740");
 }
 
+// CTA `writer` of `blocks` tells CTA 0.
+static const char *scoped(Arena *a, int blocks, int writer, const char *cluster, const char *told, const char *asked) {
+    return arena_printf(a,
+                        "kernel k(flag: inout i32[1], y: out i32[2, 32]) {\n"
+                        "    grid (b in %d) threads 32 %s {\n"
+                        "        thread (t in 32) {\n"
+                        "            if (b == %d) {\n"
+                        "                y[1, t] = 5;\n"
+                        "                warp_sync();\n"
+                        "                if (t == 0) { %s }\n"
+                        "            } else if (b == 0) {\n"
+                        "                while (load(flag[0], acquire, %s) == 0) { }\n"
+                        "                y[0, t] = y[1, t] + 1;\n"
+                        "            }\n"
+                        "        }\n"
+                        "    }\n"
+                        "}\n"
+                        "reference k { flag[0] = 1; for (i in 32) { y[1, i] = 5; y[0, i] = 6; } }\n"
+                        "test k () { flag[0] = 0; } tolerance 0;\n",
+                        blocks, cluster, writer, told, asked);
+}
+
+// A release, an acquire and a fence tell CTAs of their scope alone.
+static void scopes_say_who_is_told(void **state) {
+    Arena *a = *state;
+    const char *block = "store(flag[0], 1, release, block);", *cluster = "store(flag[0], 1, release, cluster);",
+               *device = "store(flag[0], 1, release, device);", *pair = "cluster (2, 1)";
+    expect_pass(a, scoped(a, 2, 1, "", device, "device"));
+    expect_pass(a, scoped(a, 2, 1, "", device, "system"));
+    expect_report(a, scoped(a, 2, 1, "", block, "device"), "T0740");
+    expect_report(a, scoped(a, 2, 1, "", device, "block"), "T0740");
+    expect_report(a, scoped(a, 2, 1, "", cluster, "cluster"), "T0740");
+    expect_pass(a, scoped(a, 2, 1, pair, cluster, "cluster"));
+    expect_report(a, scoped(a, 2, 1, pair, block, "cluster"), "T0740");
+    expect_pass(a, scoped(a, 4, 2, pair, device, "device"));
+    expect_report(a, scoped(a, 4, 2, pair, cluster, "device"), "T0740");
+    expect_report(a, scoped(a, 4, 2, pair, device, "cluster"), "T0740");
+    expect_pass(a, scoped(a, 2, 1, "", "fence(device); atomic_add(flag[0], 1);", "device"));
+    expect_report(a, scoped(a, 2, 1, "", "fence(block); atomic_add(flag[0], 1);", "device"), "T0740");
+}
+
 // CTA 1 tells CTA 0, which clears the flag.
 static const char cleared[] = "kernel k(flag: inout i32[1], y: inout i32[1]) {\n"
                               "    grid (b in 3) threads 64 {\n"
@@ -672,6 +713,7 @@ int main(void) {
         IN_ARENA(blocks_race_too),
         IN_ARENA(loads_with_an_order_go_with_reads_and_atomics),
         IN_ARENA(release_and_acquire_order_blocks),
+        IN_ARENA(scopes_say_who_is_told),
         IN_ARENA(what_follows_a_load_follows_the_write_that_it_saw),
         IN_ARENA(mbarriers_hand_over),
         IN_ARENA(named_barriers_count),
