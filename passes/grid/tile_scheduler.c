@@ -266,6 +266,18 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     return true;
 }
 
+// As of true integers: extents whose product is too large are no launch's.
+static bool is_never_negative(const Facts *facts, const Expr *e) {
+    if (range_of(facts, e).low >= 0) return true;
+    if (e->kind == EXPR_SELECT)
+        return is_never_negative(facts, e->select.yes) && is_never_negative(facts, e->select.no);
+    bool binary = e->kind == EXPR_BINARY && (e->binary.op == BIN_MUL || e->binary.op == BIN_ADD ||
+                                             e->binary.op == BIN_DIV || e->binary.op == BIN_MOD);
+    if (binary) return is_never_negative(facts, e->binary.a) && is_never_negative(facts, e->binary.b);
+    bool call = e->kind == EXPR_CALL && (e->call.op == OP_MIN || e->call.op == OP_MAX || e->call.op == OP_CEILDIV);
+    return call && is_never_negative(facts, e->call.args[0].value) && is_never_negative(facts, e->call.args[1].value);
+}
+
 // An extent below 0 is empty, as in a loop. (The product of two such would launch CTAs.)
 static bool clamp_extents(Scheduler *s, const Func *kernel) {
     bool changed = false;
@@ -273,7 +285,7 @@ static bool clamp_extents(Scheduler *s, const Func *kernel) {
     for (int i = 0; kernel->body.items[i] != s->grid; i++) facts_enter(s->facts, kernel->body.items[i]);
     for (int i = 0; i < s->grid->grid.count; i++) {
         Expr **end = &s->grid->grid.iters[i].end;
-        if (range_of(s->facts, *end).low >= 0) continue;
+        if (is_never_negative(s->facts, *end)) continue;
         *end = e_max(s->arena, *end, e_int(s->arena, 0));
         changed = true;
     }
