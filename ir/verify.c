@@ -49,6 +49,7 @@
 #include "ir/verify.h"
 #include "ir/build.h"
 #include "ir/query.h"
+#include "ir/role_text.h"
 #include "ir/schedule.h"
 #include "ir/verify_impl.h"
 #include "layout/distribution.h"
@@ -499,6 +500,17 @@ static void check_schedule(Verifier *v, const Stmt *grid) {
     refuse_second(v, grid, ATTR_CLAIM, "`persistent` is @claim(static): leave one of them out");
 }
 
+static void check_role_text(Verifier *v, const Block *body) {
+    Span use;
+    const char *lost = role_text_lost(role_text_new(v->arena, body), &use);
+    if (!lost) return;
+    v->broken = true;
+    diag_note(
+        diag(v->sink, use, T_IR_PLACE, lost,
+             "here: roles, and the text before and behind them, have registers of their own"),
+        "declare it where it is used; a value goes through shared memory: shared s: f32[1]; s[0] = x; and s[0] there");
+}
+
 static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (c.kind != FUNC_KERNEL || c.grid || c.thread || v->grids++) REPORT(v, stmt->loc, T_ONE_GRID);
     int mark = v->declared.count;
@@ -517,6 +529,7 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     bool roles = false;   // statements next to them may be theirs
     for (int i = 0; i < stmt->grid.body.count; i++) roles |= stmt->grid.body.items[i]->kind == STMT_ROLE;
     if (grid_blocks(stmt) == 1 && !roles) expr_const(stmt->grid.threads, &c.threads);
+    if (roles && v->func->stage == STAGE_TILE) check_role_text(v, &stmt->grid.body);
     c.grid = true;
     if (threads > 1) c.declared_threads = threads;
     c.block_threads = grid_threads(stmt);

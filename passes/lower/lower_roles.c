@@ -1,5 +1,6 @@
 // Roles as thread regions: one region per role, and one for the statements between roles, for all threads of the CTA.
 #include "ir/build.h"
+#include "ir/role_text.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
@@ -116,26 +117,28 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     block_push(lower->arena, out, role);
 }
 
-static bool is_scalar(const Stmt *stmt) {
-    return stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME;
+// A thread region of the statements from `first` to the next role or the next one that ends a piece. Returns where it ends.
+static int lower_piece(Lower *lower, const RoleText *text, const Block *body, int first, int64_t threads, Block *out) {
+    int mark = facts_mark(lower->facts), i = first;
+    Stmt *region = open_region(lower, threads, body->items[first]->loc);
+    for (; i < body->count && body->items[i]->kind != STMT_ROLE; i++) {
+        const Stmt *stmt = body->items[i];
+        if (!role_text_is_outside(text, stmt)) lower_stmt(lower, body->items[i], &region->thread.body);
+        else if (!role_text_is_early(text, stmt)) break;
+    }
+    facts_release(lower->facts, mark);
+    if (region->thread.body.count > 0) block_push(lower->arena, out, region);
+    return i;
 }
 
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out) {
-    for (int i = 0; i < body->count; i++) {
+    const RoleText *text = role_text_new(lower->arena, body);
+    for (int i = 0, known = 0; i < body->count;) {
+        for (known = known > i ? known : i; known < body->count && body->items[known]->kind != STMT_ROLE; known++)
+            if (role_text_is_early(text, body->items[known])) lower_stmt(lower, body->items[known], out);
         Stmt *stmt = body->items[i];
-        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED) continue;
-        if (is_scalar(stmt)) {
-            lower_stmt(lower, stmt, out);
-        } else if (stmt->kind == STMT_ROLE) {
-            lower_role(lower, stmt, out);
-        } else {
-            int mark = facts_mark(lower->facts);
-            Stmt *region = open_region(lower, threads, stmt->loc);
-            for (; i < body->count && body->items[i]->kind != STMT_ROLE && !is_scalar(body->items[i]); i++)
-                lower_stmt(lower, body->items[i], &region->thread.body);
-            i--;
-            facts_release(lower->facts, mark);
-            block_push(lower->arena, out, region);
-        }
+        if (stmt->kind == STMT_ROLE) lower_role(lower, stmt, out), i++;
+        else if (role_text_is_outside(text, stmt) && !role_text_is_early(text, stmt)) lower_stmt(lower, stmt, out), i++;
+        else i = lower_piece(lower, text, body, i, threads, out);
     }
 }
