@@ -146,9 +146,18 @@ static void write_block(Writer *w, Block *block) {
 
 // Finds what the model lacks, adds it and writes it into the body. True when that changed something.
 static bool complete(PassContext *context, Block *body, const Map *awaited, SyncPlan *plan) {
-    SyncModel *model = sync_model_new(context->arena, context->target, body, awaited, plan);
+    static const int scenarios[] = {MOST_SCENARIOS, MOST_SCENARIOS / 10,
+                                    1};   // fewer where playing them takes too long
     Writer writer = {.arena = context->arena, .plan = plan};
-    if (!sync_model_place(model)) {
+    SyncModel *model = NULL;
+    bool placed = false;
+    for (int i = 0; i < COUNT_OF(scenarios) && !placed; i++) {
+        plan->by_place = map_new(context->arena);
+        plan->syncs.count = 0;
+        model = sync_model_new(context->arena, context->target, body, awaited, plan, scenarios[i]);
+        placed = sync_model_place(model);
+    }
+    if (!placed) {
         diag(context->sink, context->kernel->loc, T_SYNC_LIMIT, context->kernel->name);
         return false;
     }

@@ -104,8 +104,9 @@ typedef struct SyncModel SyncModel;
 
 // Of a kernel's body; or of a role's, where `awaited` holds the storage of the tiles that it awaits. Of a role only
 // accesses of these, of scratch (from stage-through-shared: no source orders it), and of global memory that it writes
-// and uses again are in the model.
-SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan);
+// and uses again are in the model. With fewer scenarios it is played sooner, and the plan may have more than it needs.
+SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan,
+                          int scenarios);
 // Plays the kernel through for all scenarios. Where something is missing it is added to the plan, as late as possible.
 // False: that would take too long.
 bool sync_model_place(SyncModel *model);
@@ -132,10 +133,11 @@ void sync_model_weigh(SyncModel *model);
 
 typedef struct Scenarios Scenarios;
 
+enum { MOST_SCENARIOS = 300 };
 enum { LONGEST_PERIOD = 24 };   // iterations: the most slots of a ring that are told from each other
 
-// `quiet`: loops that are not played.
-Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet);
+// `quiet`: loops that are not played. `most` scenarios; 1: every loop is open.
+Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet, int most);
 int64_t scenarios_period(const Scenarios *scenarios,
                          const Stmt *loop);   // S for a loop that counts slots, else 1; S for NULL
 // What more iterations of a loop are a multiple of: of all numbers of slots, where it counts them.

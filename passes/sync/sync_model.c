@@ -874,7 +874,8 @@ static bool number_accesses(SyncModel *m, Block *block) {
     return any;
 }
 
-SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan) {
+SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const Map *awaited, SyncPlan *plan,
+                          int scenarios) {
     SyncModel *m = NEW(arena, SyncModel);
     *m = (SyncModel){.arena = arena, .target = target, .body = body, .plan = plan, .awaited = awaited};
     m->env = affine_env(arena);
@@ -882,7 +883,7 @@ SyncModel *sync_model_new(Arena *arena, const Target *target, Block *body, const
     m->quiet = map_new(arena), m->copying = map_new(arena);
     find_written(m);
     number_accesses(m, body);
-    m->scenarios = scenarios_new(arena, body, m->quiet);
+    m->scenarios = scenarios_new(arena, body, m->quiet, scenarios);
     m->same = NEW_ARRAY(arena, signed char, (size_t)m->access_count *(size_t)m->access_count + 1);
     m->buckets = NEW_ARRAY(arena, Place *, PLACE_BUCKETS);
     return m;

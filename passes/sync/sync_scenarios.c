@@ -159,33 +159,31 @@ static void find_period(Scenarios *m, Block *body) {
     visit_block(&(Visitor){.expr = period_expr, .stmt = is_played, .user = m}, body);
 }
 
-enum { MOST_SCENARIOS = 300 };
-
 // Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at
 // once.
-static void limit_scenarios(Scenarios *m) {
+static void limit_scenarios(Scenarios *m, int most) {
     int64_t count = 1;
     for (int q = m->quantities.count - 1; q >= 0; q--) {
         Quantity *quantity = m->quantities.items[q];
-        if (count * quantity->choices.count > MOST_SCENARIOS) {
+        if (count * quantity->choices.count > most) {
             quantity->choices.count = 0;
             int enough = quantity->many = (int)quantity->period + 2;
             add_choice(m, quantity, enough, enough);
-            quantity->open = count * 3 > MOST_SCENARIOS;
+            quantity->open = count * 3 > most;
             if (!quantity->open) add_choice(m, quantity, 0, enough), add_choice(m, quantity, 1, 1);
         }
         count *= quantity->choices.count;
     }
 }
 
-Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet) {
+Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet, int most) {
     Scenarios *m = NEW(arena, Scenarios);
     *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena), .elements = map_new(arena)};
     m->quiet = quiet;
     find_period(m, body);
     find_quantities(m, body, false);
     for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
-    limit_scenarios(m);
+    limit_scenarios(m, most);
     return m;
 }
 

@@ -101,7 +101,7 @@ static bool is_sync(const Stmt *stmt) {
 // The program as it stands is synchronised.
 static bool is_enough(Program *p) {
     SyncPlan plan = {.by_place = map_new(p->arena), .commits = map_new(p->arena)};
-    return sync_model_check(sync_model_new(p->arena, p->context.target, &p->kernel->body, NULL, &plan));
+    return sync_model_check(sync_model_new(p->arena, p->context.target, &p->kernel->body, NULL, &plan, MOST_SCENARIOS));
 }
 
 // Without any one barrier or wait it is not.
