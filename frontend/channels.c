@@ -83,16 +83,29 @@ static Span member_span(const Node *dot) {
     return span;
 }
 
+// NULL: the channel has no such tile.
+static Buf *held_buffer(Sema *s, const Node *node) {
+    Buf *channel = map_get(s->held, find(s, handle_of(node)->text)->var);
+    const ChannelTiles *tiles = channel ? tiles_of(s, channel) : NULL;
+    if (!tiles) return NULL;
+    if (node->kind == N_DOT) return tile_named(tiles, node->text);
+    return tiles->all.count == 1 ? tiles->all.items[0] : NULL;
+}
+
 const View *held_tile(Sema *s, const Node *node) {
     Var *slot = find(s, handle_of(node)->text)->var;
-    Buf *channel = map_get(s->held, slot);
+    Buf *channel = map_get(s->held, slot), *tile = held_buffer(s, node);
     const char *name = node->kind == N_DOT ? node->text : NULL;
     const ChannelTiles *tiles = channel ? tiles_of(s, channel) : NULL;
-    Buf *tile = !tiles ? NULL : name ? tile_named(tiles, name) : tiles->all.count == 1 ? tiles->all.items[0] : NULL;
     if (tile) return slot_view(s, tiles, tile, slot);
     Diag *d = diag(s->sink, node->span, T_UNKNOWN_TILE, channel ? channel->name : slot->name, name ? name : slot->name);
     if (tiles && name) diag_suggest(d, member_span(node), nearest_tile(s, tiles, name));
     return NULL;
+}
+
+bool is_held_scalar(Sema *s, const Node *node) {
+    const Buf *tile = node->kind == N_DOT && is_held(s, node) ? held_buffer(s, node) : NULL;
+    return tile && tile->rank == 1;
 }
 
 // ---- declarations ----

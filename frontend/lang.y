@@ -485,6 +485,8 @@ static int yyreport_syntax_error(const yypcontext_t *context, Parse *p, void *sc
     if (foreign || !ends) {
         Diag *d = diag(p->sink, at, T_SYNTAX, got, wanted);
         p->wrong = at;
+        bool word = got[0] == '\'' && (got[1] | 0x20) >= 'a' && (got[1] | 0x20) <= 'z';
+        if (word && strcmp(wanted, "a name") == 0) diag_note(d, "%s is a reserved word", got);
         if (foreign) foreign_add(d, &found);
         else explain_token(p, d, at, expected, count);
     } else {

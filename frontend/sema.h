@@ -376,6 +376,7 @@ void channel_statement(Sema *s, const Node *node);
 void channel_block(Sema *s, const Node *node);              // produce, consume, ordered
 void channel_holds(Sema *s, Var *var, const Expr *value);   // `let var = acquire(..)`
 bool is_held(Sema *s, const Node *node);                    // f.As, or f: a tile of the slot that f holds
+bool is_held_scalar(Sema *s, const Node *node);             // f.n: one number of it
 const View *held_tile(Sema *s, const Node *node);           // reports; NULL then
 bool is_send(const Node *call);
 void send_statement(Sema *s, const Node *call);

@@ -151,6 +151,7 @@ static bool check_index(Sema *s, const Base *base, int dim, const Expr *index, S
 static void wrong_rank(Sema *s, const Node *node, const Buf *buf, int wanted, int given) {
     Diag *d = diag(s->sink, node->span, T_RANK, buf->name, wanted, given);
     diag_label(d, buf->loc, "declared here");
+    if (wanted == 0) diag_note(d, "it is one number, which has no index");
 }
 
 static bool read_indices(Sema *s, const Node *node, const Base *base, int count, Expr **out) {

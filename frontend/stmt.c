@@ -79,7 +79,7 @@ static void let_view(Sema *s, const Node *node) {
 }
 
 static void let(Sema *s, const Node *node) {
-    if (is_view(s, node->kids[0])) {
+    if (is_view(s, node->kids[0]) && !is_held_scalar(s, node->kids[0])) {
         let_view(s, node);
         return;
     }

@@ -171,7 +171,10 @@ static Type common_type(Sema *s, int count, const SemaValue *values, const char 
     Kinds k = look_at(count, values);
     if (k.first != TYPE_NONE && k.all_bool) return TYPE_BOOL;
     if (k.any_bool || k.opaque) {
-        diag(s->sink, span, T_OPERAND_TYPES, what, value_text(s, values[0]), value_text(s, values[count > 1]));
+        Diag *d =
+            diag(s->sink, span, T_OPERAND_TYPES, what, value_text(s, values[0]), value_text(s, values[count > 1]));
+        if (strchr("<>=!", *what) && value_type(s, values[0]) == TYPE_BOOL)
+            diag_note(d, "two comparisons are written a < b && b < c");
         return TYPE_NONE;
     }
     if (s->verbatim && k.same && k.first != TYPE_NONE && (type_is_float(k.first) || !k.literal_float)) {
