@@ -429,6 +429,14 @@ static void declare_local(Agent *agent, const Mem *mem) {
     if (mem->watched) registers_touched(agent, mem, 0, array->elements);
 }
 
+// As a launch does.
+static void refuse_scratch(Agent *agent, const Mem *mem) {
+    Machine *machine = agent->cta->machine;
+    emu_report(machine, agent->pc, T_HOST_VALUE, "a shape", machine->code->func->name,
+               arena_printf(machine->arena, "scratch '%s' is too large or negative", mem->buf->name));
+    machine->stop = true;
+}
+
 static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace
     Arena *arena = agent->cta->machine->arena;
     EmuTensor *tensor = NEW(arena, EmuTensor);
@@ -438,6 +446,7 @@ static void declare_scratch(Agent *agent, Mem *mem) {   // a program's workspace
     for (int d = mem->rank - 1; d >= 0; d--) {
         int slot = mem->shape_slots[d];
         int64_t extent = slot >= 0 ? agent->regs[slot].i[0] : mem->shape[d];
+        if (extent < 0) refuse_scratch(agent, mem);
         mem->shape[d] = tensor->shape[d] = extent < 0 ? 0 : extent;
         mem->stride[d] = tensor->strides[d] = elements;
         elements *= tensor->shape[d];

@@ -19,7 +19,10 @@
 
 static void report_no_buffer(Sema *s, const Node *node) {
     Diag *d = diag(s->sink, node->span, T_NOT_BUFFER, "this");
-    note_foreign(s, d, FOREIGN_INDEXED, end_of(node->span));
+    if (s->context == IN_PROGRAM && (node->kind == N_INDEX || node->kind == N_DOT))
+        diag_note(d,
+                  "a program passes whole tensors: the kernel takes what it needs of them, by scalars that say where");
+    else note_foreign(s, d, FOREIGN_INDEXED, end_of(node->span));
 }
 
 Buf *buffer_named(Sema *s, const Node *node) {
