@@ -326,12 +326,17 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     if (var->kind != VAR_MUTABLE) REPORT(v, stmt->loc, T_NOT_ASSIGNABLE, var->name);
     if (stmt->kind == STMT_VAR) {
         declare_name(v, var, var->name, stmt->loc);
-        map_put(v->inner, var, c->parallel ? v : NULL);
+        map_put(v->inner, var, c->parallel || c->thread ? v : NULL);
         return;
     }
     check_visible(v, var, var->name, stmt->loc);
-    if (c->parallel && map_get(v->inner, var) == NULL)
-        REPORT(v, stmt->loc, T_IR_CONFLICT, var->name, "every iteration assigns it");
+    if (map_get(v->inner, var)) return;
+    if (c->parallel) REPORT(v, stmt->loc, T_IR_CONFLICT, var->name, "every iteration assigns it");
+    if (!c->thread) return;
+    v->broken = true;
+    diag_note(diag(v->sink, stmt->loc, T_IR_PLACE, var->name,
+                   "to be assigned in a thread region: each thread would have its own"),
+              "outside of a region a variable is the CTA's: hand the value over by shared memory");
 }
 
 // The iterators that a value names; all of them when it may hold anything.

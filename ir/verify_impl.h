@@ -16,7 +16,7 @@ typedef struct Verifier {
     Map *visible;                 // Var or Buf -> anything, while in scope
     VEC(const void *) declared;   // the same as a stack
     Map *depends;                 // Var -> Depends
-    Map *inner;                   // `var`s declared inside of parallel -> anything
+    Map *inner;                   // `var`s declared inside of parallel or of a thread region -> anything
     Map *misplaced;               // Buf, declared where none is -> anything: nothing else is said of it
     int parallel_count;           // iterators of enclosing parallel loops
 } Verifier;
