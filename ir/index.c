@@ -9,7 +9,7 @@
 //
 // so that constants fold through vec and rest, and (chunk ^ partner) is shared. It needs digits that do not straddle
 // the cuts (they are cut with them) and sums of digits that do not carry across; where that fails the XOR takes the
-// whole. A linear layout is an XOR of runs of bits, each moved by one distance.
+// whole. A linear layout is an XOR of runs of bits of digits, each moved by one distance.
 #include "ir/build.h"
 #include "ir/facts.h"
 #include "ir/linear.h"
@@ -150,9 +150,8 @@ static Expr *moved_bits(Arena *arena, Expr *x, int from, int count, int shift, b
 }
 
 // The XOR of an input's bits, each moved by the same distance to a bit of its image: runs of neighbours together.
-static Expr *moved_by(Arena *arena, const LayoutBits *bits, int input, int first, int out, int shift, Expr *x,
+static Expr *moved_by(Arena *arena, const LayoutBits *bits, int first, int count, int out, int shift, Expr *x,
                       Expr *sum) {
-    int count = bits->in[input];
     for (int from = 0, end; from < count; from = end + 1) {
         for (end = from; end < count && end + shift >= 0 && bits->images[first + end][out] >> (end + shift) & 1;) end++;
         if (end > from) sum = e_xor(arena, sum, moved_bits(arena, x, from, end - from, shift, end == count));
@@ -161,12 +160,21 @@ static Expr *moved_by(Arena *arena, const LayoutBits *bits, int input, int first
 }
 
 static void bits_forward(Arena *arena, const Layout *layout, Expr *const *in, Expr **out) {
-    const LayoutBits *bits = layout->bits;
-    for (int o = 0; o < layout->rank_out; o++) {
-        out[o] = e_int(arena, 0);
-        for (int i = 0, first = 0; i < layout->rank_in; first += bits->in[i++])
-            for (int shift = -LAYOUT_MAX_BITS; shift <= LAYOUT_MAX_BITS; shift++)
-                out[o] = moved_by(arena, bits, i, first, o, shift, in[i], out[o]);
+    for (int o = 0; o < layout->rank_out; o++) out[o] = e_int(arena, 0);
+    for (int i = 0, first = 0; i < layout->rank_in; i++) {
+        int64_t weight = 1;
+        int end = first + layout->bits->in[i];
+        for (int d = 0; d < layout->in[i].count; d++) {
+            int64_t extent = layout->in[i].modes[d].extent;
+            bool slowest = d == layout->in[i].count - 1;
+            int count = slowest ? end - first : log2_above(extent);
+            Expr *digit = digit_value(arena, in[i], weight, extent, slowest);
+            for (int o = 0; o < layout->rank_out; o++)
+                for (int shift = -LAYOUT_MAX_BITS; shift <= LAYOUT_MAX_BITS; shift++)
+                    out[o] = moved_by(arena, layout->bits, first, count, o, shift, digit, out[o]);
+            first += count;
+            weight *= extent;
+        }
     }
 }
 

@@ -85,6 +85,15 @@ static int bits_in(int rank_in, const LayoutBits *bits) {
     return count;
 }
 
+// Bits of a digit of an input: the slowest one has what is left.
+static int digit_bits(const Layout *layout, int input, int digit) {
+    const LayoutInput *in = &layout->in[input];
+    int left = layout->bits->in[input];
+    if (digit < in->count - 1) return log2_above(in->modes[digit].extent);
+    for (int d = 0; d < digit; d++) left -= log2_above(in->modes[d].extent);
+    return left;
+}
+
 // The images with the swizzle undone in the last output: it is its own inverse.
 static LayoutBits unswizzled(const LayoutBits *bits, int count, int last, Swizzle s) {
     LayoutBits plain = *bits;
@@ -171,8 +180,9 @@ typedef struct Box {
     int64_t *range;
 } Box;
 
-static void blocks_from(Box *box, int input, int first) {
+static void blocks_from(Box *box, int input, int digit, int first) {
     const Layout *layout = box->layout;
+    while (input < layout->rank_in && digit == layout->in[input].count) input++, digit = 0;
     if (input == layout->rank_in) {
         for (int o = 0; o < layout->rank_out; o++) {
             int64_t range = 1 + (int64_t)bits_largest_from(box->free[o], box->count, box->fixed[o]);
@@ -180,8 +190,8 @@ static void blocks_from(Box *box, int input, int first) {
         }
         return;
     }
-    int bits = layout->bits->in[input], before = box->count;
-    int64_t extent = layout_extent_in(layout, input);
+    int bits = digit_bits(layout, input, digit), before = box->count;
+    int64_t extent = layout->in[input].modes[digit].extent;
     uint64_t fixed[LAYOUT_MAX_RANK];
     memcpy(fixed, box->fixed, sizeof fixed);
     for (int top = bits; top >= 0; top--) {   // the block that begins at the higher bits of the extent
@@ -189,12 +199,19 @@ static void blocks_from(Box *box, int input, int first) {
         for (int bit = 0; bit < top; bit++, box->count++)
             for (int o = 0; o < layout->rank_out; o++)
                 box->free[o][box->count] = (uint64_t)layout->bits->images[first + bit][o];
-        blocks_from(box, input + 1, first + bits);
+        blocks_from(box, input, digit + 1, first + bits);
         box->count = before;
         for (int o = 0; o < layout->rank_out && top < bits; o++)
             box->fixed[o] ^= (uint64_t)layout->bits->images[first + top][o];
     }
     memcpy(box->fixed, fixed, sizeof fixed);
+}
+
+static const Layout *with_ranges(Layout *layout) {
+    Box box = {.layout = layout, .range = layout->out_shape};
+    for (int o = 0; o < layout->rank_out; o++) layout->out_shape[o] = 1;
+    blocks_from(&box, 0, 0, 0);
+    return layout;
 }
 
 const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *extents) {
@@ -209,10 +226,66 @@ const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *exte
         same = false;
     }
     if (same || !layout->bits) return same ? layout : layout_finish(cut);
-    Box box = {.layout = cut, .range = cut->out_shape};
-    for (int o = 0; o < cut->rank_out; o++) cut->out_shape[o] = 1;
-    blocks_from(&box, 0, 0);
-    return cut;
+    return with_ranges(cut);
+}
+
+// A bit of an input whose digits are powers of two.
+static LayoutMode mode_of_bit(const LayoutInput *in, int bit) {
+    int d = 0;
+    for (; bit >= log2_exact(in->modes[d].extent); d++) bit -= log2_exact(in->modes[d].extent);
+    return (LayoutMode){2, in->modes[d].stride << bit, in->modes[d].out};
+}
+
+// The map `whole`, in digits that are powers of two, on the first steps of each of `digits` alone. NULL: the steps of one
+// that ends before a power of two do not follow each other.
+static const Layout *narrow_digits(Arena *arena, const Layout *whole, const LayoutInput *digits) {
+    Layout *narrow = layout_new(arena, whole->rank_in, whole->rank_out);
+    narrow->swizzle = whole->swizzle, narrow->element_bits = whole->element_bits;
+    for (int i = 0; i < whole->rank_in; i++) {
+        narrow->in[i].ring = whole->in[i].ring;
+        for (int d = 0, bit = 0; d < digits[i].count; d++) {
+            int64_t odd = digits[i].modes[d].extent;
+            for (; odd % 2 == 0; odd /= 2, bit++) {
+                LayoutMode mode = mode_of_bit(&whole->in[i], bit);
+                layout_add(narrow, i, 2, mode.stride, mode.out);
+            }
+            if (odd == 1) continue;
+            LayoutMode first = mode_of_bit(&whole->in[i], bit++);
+            for (int more = log2_above(odd) - 1, n = 1; n <= more; n++, bit++) {
+                LayoutMode mode = mode_of_bit(&whole->in[i], bit);
+                if (mode.out != first.out || mode.stride != first.stride << n) return NULL;
+            }
+            layout_add(narrow, i, odd, first.stride, first.out);
+        }
+    }
+    return layout_finish(narrow);
+}
+
+// The linear form: digits of powers of two go with the next one.
+static const Layout *narrow_bits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits,
+                                 const LayoutInput *digits) {
+    Layout *narrow = layout_new(arena, rank_in, rank_out);
+    narrow->bits = arena_copy(arena, bits, sizeof *bits);
+    for (int i = 0; i < rank_in; i++) {
+        LayoutInput *in = &narrow->in[i];
+        int64_t extent = 1;
+        in->ring = bits->ring[i];
+        for (int d = 0; d < digits[i].count; d++) {
+            extent *= digits[i].modes[d].extent;
+            bool ends = d == digits[i].count - 1 || log2_exact(digits[i].modes[d].extent) < 0;
+            if (!ends || extent == 1) continue;
+            in->modes[in->count++] = (LayoutMode){extent, 0, 0};
+            extent = 1;
+        }
+    }
+    return with_ranges(narrow);
+}
+
+const Layout *layout_of_digits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits,
+                               const LayoutInput *digits, int element_bits) {
+    const Layout *whole = layout_of_bits(arena, rank_in, rank_out, bits, element_bits);
+    const Layout *narrow = whole->bits ? NULL : narrow_digits(arena, whole, digits);
+    return narrow ? narrow : narrow_bits(arena, rank_in, rank_out, bits, digits);
 }
 
 // ---- queries ----
@@ -229,10 +302,16 @@ int64_t layout_size_out(const Layout *layout) {
 }
 
 static void eval_bits(const Layout *layout, const int64_t *in, int64_t *out) {
-    for (int i = 0, first = 0; i < layout->rank_in; first += layout->bits->in[i++])
-        for (int bit = 0; bit < layout->bits->in[i]; bit++)
-            for (int o = 0; o < layout->rank_out && in[i] >> bit & 1; o++)
-                out[o] ^= layout->bits->images[first + bit][o];
+    int bit = 0;
+    for (int i = 0; i < layout->rank_in; i++) {
+        int64_t rest = in[i];
+        for (int d = 0; d < layout->in[i].count; d++) {
+            int64_t extent = layout->in[i].modes[d].extent, digit = d < layout->in[i].count - 1 ? rest % extent : rest;
+            for (int end = bit + digit_bits(layout, i, d); bit < end; bit++, digit >>= 1)
+                for (int o = 0; o < layout->rank_out && digit & 1; o++) out[o] ^= layout->bits->images[bit][o];
+            rest /= extent;
+        }
+    }
 }
 
 static void eval_digits(const Layout *layout, const int64_t *in, int64_t *out) {
@@ -303,7 +382,9 @@ bool layout_equal(const Layout *a, const Layout *b) {
 // The run's bits are the lowest of the last input and of the last output, and nothing else reaches those.
 static bool bits_keep_runs(const Layout *layout, int64_t run) {
     int last = layout->rank_in - 1, out = layout->rank_out - 1, first = bits_in(last, layout->bits);
-    if (log2_exact(run) < 0 || log2_exact(run) > layout->bits->in[last]) return false;
+    const LayoutInput *in = &layout->in[last];
+    if (log2_exact(run) < 0 || log2_exact(run) > digit_bits(layout, last, 0)) return false;
+    if (in->count > 1 && in->modes[0].extent % run) return false;
     for (int bit = 0, count = bits_in(layout->rank_in, layout->bits); bit < count; bit++) {
         const int64_t *image = layout->bits->images[bit];
         bool in_run = bit >= first && bit < first + log2_exact(run);

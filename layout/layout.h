@@ -5,6 +5,7 @@
 //     linear.c  matrix.c                       bit matrices over F2, elimination; a layout as one
 //     distribution.c  swizzle.c  shared_swizzle.c  a tile over threads; XOR swizzles; those for all accesses
 //     tma_tile.c                               tiles of TMA and wgmma: boxes and layout
+//     quotient.c                               two distributions of a tile without their odd digits
 //     shared_way.c  cost.c                     ways between distributions through shared memory; wavefronts and sectors
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
@@ -27,10 +28,11 @@
 // bytes, so that the swizzle of the whole linear offset and of the last index agree.
 //
 // Linear over F2. Each bit of each input has an image, and those of the set bits are XORed; extents are powers of two,
-// or the map is cut:
+// or the map is cut. An input may have several digits, whose bits have images each:
 //
 //   linear([1,2,4],[9,18,36])                   (i, j) of an 8 x 8 tile at i ^ 9 * j, if 9 * j is read bit by bit
 //   linear([1,2,4]:6,[9,18,36])                 the same of a 6 x 8 tile
+//   linear(([1,64,128]:6,[2,4]),[9,18,36])      of a 24 x 8 tile: i = i0 + 6 * i1
 //
 // Normal form: a map that digits can say, with a swizzle or without, is mixed radix; the linear form has the others.
 // `2%` for an extent makes its input a ring, whose coordinates wrap. Output extents are the exact range of the map
@@ -54,7 +56,8 @@ typedef struct LayoutInput {
     LayoutMode modes[LAYOUT_MAX_MODES];
 } LayoutInput;
 
-// The linear form: images of the bits of the inputs, fastest bit of the first input first, by output.
+// The linear form: images of the bits of the inputs, fastest bit of the first input first, by output. All digits of an
+// input but the slowest have the fewest bits that count their extent.
 typedef struct LayoutBits {
     int in[LAYOUT_MAX_RANK];   // bits of each input
     bool ring[LAYOUT_MAX_RANK];
@@ -77,6 +80,9 @@ void layout_add(Layout *layout, int input, int64_t extent, int64_t stride, int o
 const Layout *layout_finish(Layout *layout);   // derives out_shape; NULL: too many digits
 // The linear map with these images, in normal form. With element_bits (not 0) the form may be digits under a swizzle.
 const Layout *layout_of_bits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits, int element_bits);
+// The same, of coordinates in `digits`: each has the fewest bits that count its extent (strides are not read).
+const Layout *layout_of_digits(Arena *arena, int rank_in, int rank_out, const LayoutBits *bits,
+                               const LayoutInput *digits, int element_bits);
 // The map on the first `extents` coordinates of each input; of digits, as many steps of the slowest one as that takes.
 const Layout *layout_cut(Arena *arena, const Layout *layout, const int64_t *extents);
 const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why);

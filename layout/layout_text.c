@@ -3,7 +3,8 @@
 //     layout = [ "Sw<" B "," M "," S ">" "o" ] shape ":" strides          mixed radix
 //            | "linear" "(" bits { "," bits } ")"                        linear over F2
 //     shape and strides: nested tuples of one form; a stride is n or n@output, an extent n or, of a ring, n%
-//     bits   = "[" [ image { "," image } ] "]" [ ":" n ] [ "%" ]          of one input, lowest bit first; of n coordinates
+//     bits   = digit | "(" digit { "," digit } ")"                        of one input, the fastest digit first
+//     digit  = "[" [ image { "," image } ] "]" [ ":" n ] [ "%" ]          lowest bit first; of n coordinates
 //     image  = n | "(" n { "," n } ")"                                    a number for each output
 #include "layout/layout.h"
 #include "layout/scan.h"
@@ -156,7 +157,8 @@ static void scan_image(Scan *scan, int64_t *image, int *rank_out) {
     *rank_out = count;
 }
 
-static void scan_bits(Scan *scan, LayoutBits *bits, int input, int64_t *extent, int *count, int *rank_out) {
+static void scan_digit(Scan *scan, LayoutBits *bits, int input, LayoutInput *digits, int *count, int *rank_out) {
+    int before = *count;
     scan_expect(scan, '[');
     if (!scan_accept(scan, ']')) {
         do {
@@ -167,11 +169,20 @@ static void scan_bits(Scan *scan, LayoutBits *bits, int input, int64_t *extent, 
         } while (scan_accept(scan, ','));
         scan_expect(scan, ']');
     }
-    int64_t whole = (int64_t)1 << bits->in[input];
-    *extent = scan_accept(scan, ':') ? scan_number(scan) : whole;
-    if (*extent > whole || *extent <= whole / 2)
-        layout_refuse(scan->cx, "%d bits for %" PRId64 " coordinates", bits->in[input], *extent);
+    int64_t whole = (int64_t)1 << (*count - before), extent = scan_accept(scan, ':') ? scan_number(scan) : whole;
+    if (extent > whole || extent <= whole / 2)
+        layout_refuse(scan->cx, "%d bits for %" PRId64 " coordinates", *count - before, extent);
+    if (bits->ring[input]) layout_refuse(scan->cx, "the mark of a ring is behind its last digit");
     bits->ring[input] = scan_accept(scan, '%');
+    if (digits->count == LAYOUT_MAX_MODES) layout_refuse(scan->cx, "an input of more than %d digits", LAYOUT_MAX_MODES);
+    if (!scan->cx->failed) digits->modes[digits->count++].extent = extent;
+}
+
+static void scan_bits(Scan *scan, LayoutBits *bits, int input, LayoutInput *digits, int *count, int *rank_out) {
+    bool several = scan_accept(scan, '(');
+    do scan_digit(scan, bits, input, digits, count, rank_out);
+    while (several && scan_accept(scan, ','));
+    if (several) scan_expect(scan, ')');
 }
 
 static bool fits(const LayoutBits *bits, int count, int rank_out) {
@@ -186,19 +197,18 @@ static bool fits(const LayoutBits *bits, int count, int rank_out) {
 
 static const Layout *scan_linear(Scan *scan, int element_bits) {
     LayoutBits bits = {0};
-    int64_t extents[LAYOUT_MAX_RANK];
+    LayoutInput digits[LAYOUT_MAX_RANK] = {0};
     int rank_in = 0, rank_out = 0, count = 0;
     scan_expect(scan, '(');
     do {
         if (rank_in == LAYOUT_MAX_RANK) layout_refuse(scan->cx, "more than %d inputs", LAYOUT_MAX_RANK);
-        if (!scan->cx->failed) scan_bits(scan, &bits, rank_in, &extents[rank_in], &count, &rank_out), rank_in++;
+        if (!scan->cx->failed) scan_bits(scan, &bits, rank_in, &digits[rank_in], &count, &rank_out), rank_in++;
     } while (scan_accept(scan, ','));
     scan_expect(scan, ')');
     if (!fits(&bits, count, rank_out)) too_large(scan->cx);
     if (scan->cx->failed) return NULL;
-    const Layout *whole = layout_of_bits(scan->cx->arena, rank_in, rank_out ? rank_out : 1, &bits,
-                                         log2_exact(element_bits) < 0 ? 0 : element_bits);
-    return layout_cut(scan->cx->arena, whole, extents);
+    return layout_of_digits(scan->cx->arena, rank_in, rank_out ? rank_out : 1, &bits, digits,
+                            log2_exact(element_bits) < 0 ? 0 : element_bits);
 }
 
 const Layout *layout_parse(Arena *arena, const char *text, int element_bits, const char **why) {
@@ -249,20 +259,35 @@ static unsigned unnamed_outputs(const Layout *layout) {
     return missing;
 }
 
+static void print_bits_of(const Layout *layout, int first, int count, int64_t extent, StrBuf *out) {
+    sb_char(out, '[');
+    for (int b = 0; b < count; b++) {
+        sb_str(out, layout->rank_out > 1 ? b ? ",(" : "(" : b ? "," : "");
+        for (int o = 0; o < layout->rank_out; o++)
+            sb_printf(out, "%s%" PRId64, o ? "," : "", layout->bits->images[first + b][o]);
+        if (layout->rank_out > 1) sb_char(out, ')');
+    }
+    sb_char(out, ']');
+    if (extent < (int64_t)1 << count) sb_printf(out, ":%" PRId64, extent);
+}
+
 static void print_bits(const Layout *layout, StrBuf *out) {
     sb_str(out, "linear(");
     for (int i = 0, bit = 0; i < layout->rank_in; i++) {
-        sb_str(out, i ? ",[" : "[");
-        for (int b = 0; b < layout->bits->in[i]; b++, bit++) {
-            sb_str(out, layout->rank_out > 1 ? b ? ",(" : "(" : b ? "," : "");
-            for (int o = 0; o < layout->rank_out; o++)
-                sb_printf(out, "%s%" PRId64, o ? "," : "", layout->bits->images[bit][o]);
-            if (layout->rank_out > 1) sb_char(out, ')');
+        const LayoutInput *in = &layout->in[i];
+        int end = bit + layout->bits->in[i];
+        sb_str(out, i ? "," : "");
+        if (in->count > 1) sb_char(out, '(');
+        for (int d = 0; d < in->count - 1; d++) {
+            int own = log2_above(in->modes[d].extent);
+            print_bits_of(layout, bit, own, in->modes[d].extent, out);
+            sb_char(out, ',');
+            bit += own;
         }
-        sb_char(out, ']');
-        if (layout_extent_in(layout, i) < (int64_t)1 << layout->bits->in[i])
-            sb_printf(out, ":%" PRId64, layout_extent_in(layout, i));
-        if (layout->in[i].ring) sb_char(out, '%');
+        print_bits_of(layout, bit, end - bit, in->count ? in->modes[in->count - 1].extent : 1, out);
+        if (in->ring) sb_char(out, '%');
+        if (in->count > 1) sb_char(out, ')');
+        bit = end;
     }
     sb_char(out, ')');
 }

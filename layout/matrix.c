@@ -4,14 +4,12 @@
 static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7"};
 
 // Appends the images of an input's bits; those of the last output, under the swizzle. `taken`: output bits in use, of
-// which a second use would carry. The slowest digit may end before a power of two.
+// which a second use would carry. Digits may end before a power of two.
 static void images_of_digits(LayoutContext *cx, const Layout *a, int input, int64_t *taken, LayoutBits *bits,
                              int *bit) {
     Swizzle s = layout_swizzle(a);
     for (int d = 0; d < a->in[input].count && !cx->failed; d++) {
         LayoutMode mode = a->in[input].modes[d];
-        if (log2_exact(mode.extent) < 0 && d < a->in[input].count - 1)
-            layout_refuse(cx, "not linear: a digit of %" PRId64 " steps", mode.extent);
         int64_t step = mode.stride;
         for (int left = log2_above(mode.extent); left > 0 && !cx->failed; left--, step *= 2) {
             if (*bit == LAYOUT_MAX_BITS) layout_refuse(cx, "overflow: more than %d input bits", LAYOUT_MAX_BITS);

@@ -5,5 +5,5 @@
 
 // Inputs and outputs are called "0", "1", ...; outputs have the fewest bits that hold their range.
 Linear layout_to_linear(LayoutContext *cx, const Layout *a);   // refuses what is not linear over F2
-// The images of the bits of the inputs, where the map is linear on bits within its box; extents may be no powers of two.
+// The images of the bits of the digits, where the map is linear on these; extents may be no powers of two.
 LayoutBits layout_images(LayoutContext *cx, const Layout *a);

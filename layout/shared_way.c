@@ -403,28 +403,31 @@ SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int e
     return s.best;
 }
 
-int64_t shared_way_wavefronts(const SharedWay *way) {
-    return way->store.accesses * way->store.cost.wavefronts + way->load.accesses * way->load.cost.wavefronts;
+int64_t shared_side_wavefronts(const SharedSide *side) {
+    return side->accesses * side->cost.wavefronts;
 }
 
-const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const int64_t *shape, int element_bits) {
+int64_t shared_way_wavefronts(const SharedWay *way) {
+    return shared_side_wavefronts(&way->store) + shared_side_wavefronts(&way->load);
+}
+
+const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const Quotient *q, int element_bits) {
     const Linear *shared = &way->shared;
     LayoutBits bits = {0};
-    int top = linear_in_bits(*shared), count = 0;
-    for (int d = 0; d < shared->out_count && !cx->failed; d++) {
-        int64_t own = (int64_t)1 << shared->outs[d].bits;
-        bits.in[d] = log2_above(shape[d]);
-        if (shape[d] % own) layout_refuse(cx, "what repeats does not lie outside of the tile");
-        if (count + bits.in[d] > LAYOUT_MAX_BITS) layout_refuse(cx, "too large a tile");
-        for (int bit = 0; bit < bits.in[d] && !cx->failed; bit++, count++) {
-            uint64_t place = (uint64_t)1 << top;
-            if (bit >= shared->outs[d].bits) top++;
-            else
-                bits_express(shared->columns, linear_in_bits(*shared),
-                             (uint64_t)1 << (linear_out_shift(*shared, d) + bit), &place);
-            bits.images[count][0] = (int64_t)place;
+    int own = linear_in_bits(*shared), top = own, count = 0;
+    for (int dim = 0; dim < q->rank && !cx->failed; dim++) {
+        int bit = linear_out_shift(*shared, dim);
+        for (int d = 0; d < q->dims[dim].count; d++) {
+            int64_t extent = q->dims[dim].modes[d].extent;
+            int more = log2_above(extent);
+            if (count + more > LAYOUT_MAX_BITS) return layout_refuse(cx, "too large a tile"), NULL;
+            for (int i = 0; i < more; i++, bits.in[dim]++) {
+                uint64_t place = (uint64_t)1 << top;
+                if (extent % 2) top++;
+                else bits_express(shared->columns, own, (uint64_t)1 << bit++, &place);
+                bits.images[count++][0] = (int64_t)place;
+            }
         }
     }
-    if (cx->failed) return NULL;
-    return layout_cut(cx->arena, layout_of_bits(cx->arena, shared->out_count, 1, &bits, element_bits), shape);
+    return layout_of_digits(cx->arena, q->rank, 1, &bits, q->dims, element_bits);
 }

@@ -2,8 +2,7 @@
 // which instructions it comes and goes. Costs are exact.
 #pragma once
 #include "layout/cost.h"
-#include "layout/layout.h"
-#include "layout/linear.h"
+#include "layout/quotient.h"
 
 typedef enum { SHARED_VECTORS, SHARED_MATRIX, SHARED_MATRIX_TRANSPOSED } SharedInstruction;
 
@@ -28,6 +27,7 @@ typedef struct SharedMachine {
 // Of layouts (register, lane, warp) -> tile. Refused where registers or threads hold sums of bits that are not
 // independent.
 SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine);
-int64_t shared_way_wavefronts(const SharedWay *way);   // of a warp
-// tile -> place in memory, of a tile of these extents: what goes beyond the way's own tile in a dim repeats it.
-const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const int64_t *shape, int element_bits);
+int64_t shared_side_wavefronts(const SharedSide *side);   // of a warp
+int64_t shared_way_wavefronts(const SharedWay *way);      // both
+// tile -> place in memory, of the way of a quotient: one such tile for each of the odd digits, one after the other.
+const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const Quotient *q, int element_bits);

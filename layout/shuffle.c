@@ -12,77 +12,26 @@
 // lane l takes register i ^ l from lane l ^ i, which sends its register l, that is (own number) ^ i. Round 0 is free;
 // three shuffles, and two swaps of registers before and after them.
 #include "layout/shuffle.h"
-#include "layout/matrix.h"
 #include <string.h>
 
 enum { WORD_BITS = 32 };
 
-Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes) {
-    Linear whole = layout_to_linear(cx, tv);
-    if (!cx->failed && whole.in_count != 2) layout_refuse(cx, "a distribution has the inputs thread and value");
-    if (cx->failed) return linear_empty();
-    int lane_bits = log2_exact(lanes), threads = whole.ins[TV_THREAD].bits;
-    if (threads < lane_bits) lane_bits = threads;
-    LinearDim dims[] = {{"lane", lane_bits}, {"warp", threads - lane_bits}, {"register", whole.ins[TV_VALUE].bits}};
-    Linear split = linear_reshape(cx, whole, dims, 3, whole.outs, whole.out_count);
-    return linear_transpose(cx, split, (const char *[]){"register", "lane", "warp"}, 3, NULL, 0);
-}
+// ---- what repeats ----
 
-// ---- what both sides repeat ----
-
-typedef struct Binary {
-    const Layout *layout;   // of powers of two
-    int bits, odd_count;
-    int64_t weight[SHUFFLE_BITS];   // of each value bit
-    LayoutMode odd[SHUFFLE_REPEATS];
-    int64_t odd_weight[SHUFFLE_REPEATS];
-} Binary;
-
-static void add_bits(LayoutContext *cx, Binary *side, int64_t extent, int64_t weight) {
-    for (int64_t step = 1; step < extent && !cx->failed; step *= 2) {
-        if (side->bits == SHUFFLE_BITS) layout_refuse(cx, "too many values");
-        else side->weight[side->bits++] = weight * step;
+static void add_repeats(LayoutContext *cx, ShufflePlan *plan, const Quotient *q) {
+    const QuotientSide *from = &q->sides[0], *to = &q->sides[1];
+    for (int i = 0; i < q->odd_count; i++) {
+        const OddDigit *odd = &q->odd[i];
+        bool values = odd->input[0] == TV_VALUE && odd->input[1] == TV_VALUE;
+        if (values) plan->repeats[plan->repeat_count++] = (ShuffleRepeat){odd->extent, odd->weight[0], odd->weight[1]};
+        else if (odd->input[0] != odd->input[1] || odd->weight[0] != odd->weight[1])
+            layout_refuse(cx, "an odd digit at other places");
     }
-}
-
-static Binary split(LayoutContext *cx, const Layout *tv) {
-    Binary side = {.layout = tv};
-    int64_t weight = 1;
-    if (tv->bits) add_bits(cx, &side, tv_values(tv), 1);
-    if (tv->bits) return side;
-    Layout *layout = layout_new(cx->arena, 2, tv->rank_out);
-    layout->in[TV_THREAD] = tv->in[TV_THREAD];
-    for (int i = 0; i < tv->in[TV_VALUE].count && !cx->failed; i++) {
-        const LayoutMode *mode = &tv->in[TV_VALUE].modes[i];
-        int64_t two = mode->extent & -mode->extent, odd = mode->extent / two;
-        layout_add(layout, TV_VALUE, two, mode->stride, mode->out);
-        add_bits(cx, &side, two, weight);
-        if (odd > 1 && side.odd_count == SHUFFLE_REPEATS) layout_refuse(cx, "too many odd extents");
-        else if (odd > 1) {
-            side.odd[side.odd_count] = (LayoutMode){odd, mode->stride * two, mode->out};
-            side.odd_weight[side.odd_count++] = weight * two;
-        }
-        weight *= mode->extent;
-    }
-    side.layout = layout_finish(layout);
-    if (!side.layout) layout_refuse(cx, "too many digits");
-    return side;
-}
-
-static void pair_repeats(LayoutContext *cx, ShufflePlan *plan, const Binary *source, const Binary *destination) {
-    bool taken[SHUFFLE_REPEATS] = {false};
-    if (source->odd_count != destination->odd_count) layout_refuse(cx, "odd extents on one side");
-    for (int i = 0; i < destination->odd_count && !cx->failed; i++) {
-        int j = 0;
-        while (j < source->odd_count && (taken[j] || !layout_mode_equal(&source->odd[j], &destination->odd[i]))) j++;
-        if (j == source->odd_count) {
-            layout_refuse(cx, "odd extents at other places");
-            return;
-        }
-        taken[j] = true;
-        plan->repeats[plan->repeat_count++] =
-            (ShuffleRepeat){source->odd[j].extent, source->odd_weight[j], destination->odd_weight[i]};
-    }
+    for (int i = 0; i < to->copy_count; i++)
+        plan->repeats[plan->repeat_count++] = (ShuffleRepeat){to->copies[i].extent, 0, to->copies[i].weight};
+    bool same = from->thread_bits == to->thread_bits;   // else odd digits take the warps apart at other places
+    for (int bit = 0; bit < from->thread_bits && same; bit++) same = from->thread_weight[bit] == to->thread_weight[bit];
+    if (!same) layout_refuse(cx, "other warps");
 }
 
 // ---- where the bits of the destination come from ----
@@ -319,27 +268,20 @@ static void plan_bits(LayoutContext *cx, ShufflePlan *plan, Linear source, Linea
 }
 
 ShufflePlan shuffle_plan_of_bits(LayoutContext *cx, Linear source, Linear destination, int element_bits) {
-    ShufflePlan plan = {.source = source, .destination = destination};
+    ShufflePlan plan = {0};
     plan_bits(cx, &plan, source, destination, element_bits);
     return plan;
 }
 
-ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,
-                         int lanes) {
-    ShufflePlan repeated = {0}, plan;
-    if (tv_threads(source) != tv_threads(destination) || tv_threads(source) % lanes)
-        layout_refuse(cx, "not of the same whole warps");
-    Binary from = split(cx, source), to = split(cx, destination);
-    pair_repeats(cx, &repeated, &from, &to);
-    if (cx->failed) return repeated;
-    Linear have = distribution_to_linear(cx, from.layout, lanes), need = distribution_to_linear(cx, to.layout, lanes);
-    if (!cx->failed && linear_out_bits(have) != linear_out_bits(need)) layout_refuse(cx, "different tiles");
-    if (cx->failed) return repeated;
-    plan = shuffle_plan_of_bits(cx, have, need, element_bits);
-    plan.repeat_count = repeated.repeat_count;
-    memcpy(plan.repeats, repeated.repeats, sizeof plan.repeats);
-    memcpy(plan.source_weight, from.weight, sizeof from.weight);
-    memcpy(plan.destination_weight, to.weight, sizeof to.weight);
+ShufflePlan shuffle_plan(LayoutContext *cx, const Quotient *q, int element_bits) {
+    const QuotientSide *from = &q->sides[0], *to = &q->sides[1];
+    ShufflePlan plan = {0};
+    if (cx->failed) return plan;
+    plan = shuffle_plan_of_bits(cx, from->bits, to->bits, element_bits);
+    add_repeats(cx, &plan, q);
+    memcpy(plan.source_weight, from->value_weight, sizeof from->value_weight);
+    memcpy(plan.destination_weight, to->value_weight, sizeof to->value_weight);
+    memcpy(plan.thread_weight, from->thread_weight, sizeof from->thread_weight);
     return plan;
 }
 

@@ -9,13 +9,12 @@
 //     out[i]     = got[i ^ swap_destination(t)]
 //     destination register `destination_order(j)` = element j of out
 //
-// All are linear over F2, given by the images of bits. Value digits of odd extents that both sides have are `repeats`
-// of such a conversion.
+// All are linear over F2, given by the images of bits, of the quotient (layout/quotient.h). Odd digits that both sides have
+// in values are `repeats` of such a conversion; those of warps are the same in a warp.
 #pragma once
-#include "layout/distribution.h"
-#include "layout/linear.h"
+#include "layout/quotient.h"
 
-enum { SHUFFLE_BITS = 20, SHUFFLE_REPEATS = 4 };
+enum { SHUFFLE_BITS = QUOTIENT_BITS, SHUFFLE_REPEATS = 2 * QUOTIENT_ODD };
 
 typedef struct ShuffleRepeat {
     int64_t extent, source, destination;   // steps; what one adds to the value numbers
@@ -26,24 +25,20 @@ typedef struct ShufflePlan {
     int rounds, local;         // log2 of the words that a thread takes; of those that are its own (-1: none)
     int source_bits, copies;   // log2 of its elements of the source; of equal elements of the destination
     int thread_bits, lane_bits;
-    uint64_t source_order[SHUFFLE_BITS], destination_order[SHUFFLE_BITS];   // element bit -> value bits
-    uint64_t sent[SHUFFLE_BITS], lane_step[SHUFFLE_BITS];                   // round bit -> words, lanes
-    uint64_t lane_base[SHUFFLE_BITS];                                       // thread bit -> lanes
-    uint64_t swap_source[SHUFFLE_BITS];                                     // thread bit -> words of packed
-    uint64_t swap_destination[SHUFFLE_BITS];                                // thread bit -> rounds
-    Linear source, destination;   // of one repeat: (register, lane, warp) -> tile
+    uint64_t source_order[SHUFFLE_BITS], destination_order[SHUFFLE_BITS];    // element bit -> value bits
+    uint64_t sent[SHUFFLE_BITS], lane_step[SHUFFLE_BITS];                    // round bit -> words, lanes
+    uint64_t lane_base[SHUFFLE_BITS];                                        // thread bit -> lanes
+    uint64_t swap_source[SHUFFLE_BITS];                                      // thread bit -> words of packed
+    uint64_t swap_destination[SHUFFLE_BITS];                                 // thread bit -> rounds
     int64_t source_weight[SHUFFLE_BITS], destination_weight[SHUFFLE_BITS];   // value bit -> value number
+    int64_t thread_weight[SHUFFLE_BITS];                                     // thread bit -> thread number
     int repeat_count;
     ShuffleRepeat repeats[SHUFFLE_REPEATS];
 } ShufflePlan;
 
-// (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
-Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
-
-// Refused where an element comes from another warp, where extents or strides make the maps not linear, and where two
-// lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
-ShufflePlan shuffle_plan(LayoutContext *cx, const Layout *source, const Layout *destination, int element_bits,
-                         int lanes);
+// Refused where an element comes from another warp, where an odd digit stands at different places of the two sides, and
+// where two lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
+ShufflePlan shuffle_plan(LayoutContext *cx, const Quotient *q, int element_bits);
 // The same of (register, lane, warp) -> tile, which both sides have as their only inputs.
 ShufflePlan shuffle_plan_of_bits(LayoutContext *cx, Linear source, Linear destination, int element_bits);
 // What a thread executes, in instructions of one register: shuffles; selections and byte permutations.

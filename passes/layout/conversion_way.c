@@ -38,15 +38,10 @@ static SharedMachine machine_of(const Target *target, const Buf *from, const Buf
     return (SharedMachine){memory_shape(target), stores, loads, loads && target_has(target, FEATURE_LDMATRIX_BYTES)};
 }
 
-static int64_t repeats_of(const ShufflePlan *plan) {
-    int64_t repeats = 1;
-    for (int i = 0; i < plan->repeat_count; i++) repeats *= plan->repeats[i].extent;
-    return repeats;
-}
-
-static Cost through_shared(const PassContext *context, const ShufflePlan *plan, const SharedWay *way, int64_t warps) {
+static Cost through_shared(const PassContext *context, const Quotient *q, const SharedWay *way, int64_t warps) {
     const Target *target = context->target;
-    int64_t wavefronts = repeats_of(plan) * shared_way_wavefronts(way);
+    int64_t wavefronts = quotient_repeats(q, 0) * shared_side_wavefronts(&way->store) +
+                         quotient_repeats(q, 1) * shared_side_wavefronts(&way->load);
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory a warp, and a barrier", (long long)wavefronts);
     return (Cost){true, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
@@ -86,14 +81,15 @@ ConversionWay conversion_between(const PassContext *context, const Buf *from, co
     int bits = type_bits(conversion_type(from, to));
     int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
     LayoutContext cx = layout_context(context->arena), trial = cx;
-    ShufflePlan plan = shuffle_plan(&cx, from->layout, to->layout, bits, context->target->warp_lanes);
-    if (!plan.source.in_count) return shared;
+    Quotient q = quotient_of(&cx, from->layout, to->layout, context->target->warp_lanes);
+    if (cx.failed) return shared;
+    ShufflePlan plan = shuffle_plan(&cx, &q, bits);
     SharedWay way =
-        shared_way(&trial, plan.source, plan.destination, bits, machine_of(context->target, from, to, bits));
-    if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, from->layout->out_shape, bits);
+        shared_way(&trial, q.sides[0].bits, q.sides[1].bits, bits, machine_of(context->target, from, to, bits));
+    if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, &q, bits);
     shared.store = way.store.instruction, shared.load = way.load.instruction;
     Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};
-    if (!trial.failed) through = through_shared(context, &plan, &way, warps);
+    if (!trial.failed) through = through_shared(context, &q, &way, warps);
     if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
     shared.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
     if (!shared.within_warps && !through.possible) return shared;

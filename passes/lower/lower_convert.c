@@ -28,19 +28,19 @@ typedef struct Convert {
 
 // ---- linear maps as expressions ----
 
-static Expr *bit_of(Arena *arena, Expr *x, int bit) {
-    return e_rem(arena, e_over(arena, x, (int64_t)1 << bit), 2);
-}
-
-// The parity of x & mask: 0 or 1.
-static Expr *parity(Arena *arena, Expr *x, uint64_t mask) {
+// The parity of x & mask: 0 or 1. A bit b of x steps by `steps[b]`; NULL: by 2^b.
+static Expr *parity(Arena *arena, Expr *x, const int64_t *steps, uint64_t mask) {
     Expr *sum = e_int(arena, 0);
-    for (; mask; mask &= mask - 1) sum = e_xor(arena, sum, bit_of(arena, x, __builtin_ctzll(mask)));
+    for (; mask; mask &= mask - 1) {
+        int bit = __builtin_ctzll(mask);
+        sum = e_xor(arena, sum, e_rem(arena, e_over(arena, x, steps ? steps[bit] : (int64_t)1 << bit), 2));
+    }
     return sum;
 }
 
 // Sum of weights[b] over the bits b of the image of x; weights NULL: the image itself.
-static Expr *image_of(Arena *arena, Expr *x, const uint64_t *columns, int count, const int64_t *weights) {
+static Expr *image_of(Arena *arena, Expr *x, const int64_t *steps, const uint64_t *columns, int count,
+                      const int64_t *weights) {
     Expr *sum = e_int(arena, 0);
     uint64_t all = 0;
     for (int i = 0; i < count; i++) all |= columns[i];
@@ -49,7 +49,7 @@ static Expr *image_of(Arena *arena, Expr *x, const uint64_t *columns, int count,
         uint64_t mask = 0;
         for (int i = 0; i < count; i++) mask |= (columns[i] >> bit & 1) << i;
         int64_t weight = weights ? weights[bit] : (int64_t)1 << bit;
-        sum = e_add(arena, sum, e_times(arena, parity(arena, x, mask), weight));
+        sum = e_add(arena, sum, e_times(arena, parity(arena, x, steps, mask), weight));
     }
     return sum;
 }
@@ -78,7 +78,7 @@ static Buf *swapped(const Convert *c, Buf *x, int bits, const uint64_t *columns)
     uint64_t masks[SHUFFLE_BITS], images[SHUFFLE_BITS];
     int count = shuffle_swaps(columns, c->plan.thread_bits, masks, images);
     for (int s = 0; s < count; s++) {
-        Expr *i, *odd = parity(arena, lower_thread(c->lower), masks[s]);
+        Expr *i, *odd = parity(arena, lower_thread(c->lower), c->plan.thread_weight, masks[s]);
         Expr *swaps = lower_named(c->lower, "swaps", e_eq(arena, odd, e_int(arena, 1)), c->loc, c->out);
         Buf *to = array(c, "swapped", c->word, bits);
         Block *body = unrolled(c, "i", 0, (int64_t)1 << bits, &i);
@@ -96,7 +96,7 @@ static Buf *pack(const Convert *c, Buf *from, Expr *offset) {
     Expr *j;
     Buf *packed = array(c, "packed", c->element, c->plan.source_bits);
     Block *body = unrolled(c, "j", 0, (int64_t)1 << c->plan.source_bits, &j);
-    Expr *slot = image_of(arena, j, c->plan.source_order, c->plan.source_bits, c->plan.source_weight);
+    Expr *slot = image_of(arena, j, NULL, c->plan.source_order, c->plan.source_bits, c->plan.source_weight);
     Expr *value = e_load1(arena, from, e_add(arena, slot, offset));
     block_store1(arena, body, packed, j, e_cast(arena, c->element, value));
     return packed;
@@ -104,7 +104,7 @@ static Buf *pack(const Convert *c, Buf *from, Expr *offset) {
 
 static Expr *shuffled(const Convert *c, Expr *value, Expr *round, Expr *base) {
     Arena *arena = c->arena;
-    Expr *step = image_of(arena, round, c->plan.lane_step, c->plan.rounds, NULL);
+    Expr *step = image_of(arena, round, NULL, c->plan.lane_step, c->plan.rounds, NULL);
     if (!base) return e_call2(arena, OP_SHFL_XOR, value, step);
     return e_call2(arena, OP_SHFL_IDX, value, e_xor(arena, base, step));
 }
@@ -115,7 +115,7 @@ static Buf *exchange(const Convert *c, Buf *words) {
     Expr *i, *base = NULL;
     int64_t local = plan->local < 0 ? 0 : (int64_t)1 << plan->local;
     if (plan->local < 0) {
-        base = image_of(arena, lower_thread(c->lower), plan->lane_base, plan->thread_bits, NULL);
+        base = image_of(arena, lower_thread(c->lower), plan->thread_weight, plan->lane_base, plan->thread_bits, NULL);
         base = lower_named(c->lower, "from", base, c->loc, c->out);
     }
     Buf *got = array(c, "got", c->word, plan->rounds);
@@ -123,7 +123,7 @@ static Buf *exchange(const Convert *c, Buf *words) {
         int64_t begin = piece ? local : 0, end = piece ? (int64_t)1 << plan->rounds : local;
         if (begin == end) continue;
         Block *body = unrolled(c, "i", begin, end, &i);
-        Expr *value = e_load1(arena, words, image_of(arena, i, plan->sent, plan->rounds, NULL));
+        Expr *value = e_load1(arena, words, image_of(arena, i, NULL, plan->sent, plan->rounds, NULL));
         block_store1(arena, body, got, i, piece ? shuffled(c, value, i, base) : value);
     }
     return got;
@@ -135,7 +135,7 @@ static void unpack(const Convert *c, Buf *elements, Buf *to, Expr *offset) {
     Expr *j;
     int bits = plan->unit + plan->rounds;
     Block *body = unrolled(c, "j", 0, (int64_t)1 << (bits + plan->copies), &j);
-    Expr *slot = image_of(arena, j, plan->destination_order, bits + plan->copies, plan->destination_weight);
+    Expr *slot = image_of(arena, j, NULL, plan->destination_order, bits + plan->copies, plan->destination_weight);
     Expr *value = e_load1(arena, elements, plan->copies ? e_rem(arena, j, (int64_t)1 << bits) : j);
     block_store1(arena, body, to, e_add(arena, slot, offset), e_cast(arena, to->type, value));
 }
@@ -165,7 +165,8 @@ void lower_conversion(Lower *lower, const Stmt *copy, Block *out) {
     Buf *from = copy_of(copy).src->buf, *to = copy_of(copy).dst->buf;
     Convert c = {.lower = lower, .arena = lower->arena, .loc = copy->loc, .element = conversion_type(from, to)};
     LayoutContext cx = layout_context(lower->arena);
-    c.plan = shuffle_plan(&cx, from->layout, to->layout, type_bits(c.element), lower->target->warp_lanes);
+    Quotient q = quotient_of(&cx, from->layout, to->layout, lower->target->warp_lanes);
+    c.plan = shuffle_plan(&cx, &q, type_bits(c.element));
     EXPECT(lower->context->failure, !cx.failed, "no shuffles convert '%s': %s", from->name, cx.reason);
     static const Type words[] = {TYPE_U8, TYPE_U16, TYPE_U32};
     int bytes = c.plan.unit ? type_bytes(c.element) << c.plan.unit : 0;

@@ -22,25 +22,35 @@ Steps register_steps(const LayoutInput *input) {
     return steps;
 }
 
-// The place of a coordinate of input `dim`.
-static int64_t image_of(const LayoutBits *bits, int dim, int64_t at) {
-    int first = 0;
-    int64_t image = 0;
-    for (int d = 0; d < dim; d++) first += bits->in[d];
-    for (int bit = 0; bit < bits->in[dim]; bit++)
-        if (at >> bit & 1) image ^= bits->images[first + bit][0];
-    return image;
+static int64_t place_of(const Layout *layout, int dim, int64_t coordinate) {
+    int64_t in[LAYOUT_MAX_RANK] = {0}, out;
+    in[dim] = coordinate;
+    layout_eval(layout, in, &out);
+    return out;
 }
 
-// A step along several bits of a coordinate would carry; of other extents than 2, the places must be multiples.
-static bool to_memory(const LayoutBits *bits, Steps *steps) {
+// Whether the step stays in one digit of the coordinate, so that it does not carry: a bit of it, or of what is no power of
+// two all its steps. Of the slowest digit, whose steps go on, the places tell.
+static bool stays_in_digit(const LayoutInput *input, const Step *step) {
+    int64_t weight = 1;
+    for (int d = 0; d < input->count - 1; weight *= input->modes[d++].extent) {
+        int64_t extent = input->modes[d].extent, at = step->stride / weight;
+        if (step->stride >= weight * extent) continue;
+        if (step->stride % weight || at & (at - 1)) return false;
+        return step->extent == 2 ? at < (extent & -extent) : at * step->extent == extent;
+    }
+    return step->extent != 2 || (step->stride % weight == 0 && !(step->stride / weight & (step->stride / weight - 1)));
+}
+
+// Of other extents than 2, the places must be multiples.
+static bool to_memory(const Layout *layout, Steps *steps) {
     for (int i = 0; i < steps->count; i++) {
         Step *step = &steps->items[i];
-        int64_t image = image_of(bits, step->out, step->stride);
-        if (step->extent == 2 && (step->stride & (step->stride - 1))) return false;
+        int64_t place = place_of(layout, step->out, step->stride);
+        if (step->stride && !stays_in_digit(&layout->in[step->out], step)) return false;
         for (int64_t j = 2; j < step->extent && step->extent != 2; j++)
-            if (image_of(bits, step->out, j * step->stride) != j * image) return false;
-        step->stride = image;
+            if (place_of(layout, step->out, j * step->stride) != j * place) return false;
+        step->stride = place;
         step->out = 0;
     }
     return true;
@@ -52,8 +62,8 @@ bool steps_in_memory(const Region *tile, const Layout *fragment, Steps *threads,
         fragment->bits)
         return false;
     LayoutContext cx = layout_context(NULL);   // refusals alone
-    LayoutBits bits = layout_images(&cx, layout);
+    layout_images(&cx, layout);
     *threads = register_steps(&fragment->in[TV_THREAD]);
     *values = register_steps(&fragment->in[TV_VALUE]);
-    return !cx.failed && to_memory(&bits, threads) && to_memory(&bits, values);
+    return !cx.failed && to_memory(layout, threads) && to_memory(layout, values);
 }

@@ -19,15 +19,18 @@ static void swap(int *order, int i, int j) {
 typedef struct Digits {
     int count, threads, order[16];
     int64_t extents[16], strides[16];
+    bool odd_warps;
 } Digits;
 
-// Lanes and warps first, of twos; some are copies.
+// Lanes and warps first, of twos, or with an odd number of warps; some are copies.
 static const Layout *spread(Arena *arena, const Digits *digits, int copies) {
     Layout *tv = layout_new(arena, 2, 1);
-    int left = digits->threads;
+    int left = digits->threads, last = digits->order[digits->count - 1];
     for (int i = 0; i < digits->count; i++) {
         int d = digits->order[i];
         bool thread = digits->extents[d] == 2 && left-- > 0;
+        if (digits->odd_warps && i == 5) layout_add(tv, TV_THREAD, digits->extents[last], digits->strides[last], 0);
+        if (digits->odd_warps && d == last) continue;
         if (thread && left < copies)
             layout_add(tv, TV_THREAD, 2, 0, 0), layout_add(tv, TV_VALUE, 2, digits->strides[d], 0);
         else layout_add(tv, thread ? TV_THREAD : TV_VALUE, digits->extents[d], digits->strides[d], 0);
@@ -35,17 +38,18 @@ static const Layout *spread(Arena *arena, const Digits *digits, int copies) {
     return layout_finish(tv);
 }
 
+// An odd digit is the last in the order, and anywhere in the tile.
 static Pair random_digits(Arena *arena, bool odd, int copies) {
-    Digits digits = {.threads = 5 + (int)below(2)};
+    Digits digits = {.threads = 5 + (int)below(2), .odd_warps = odd && below(2)};
     int64_t stride = 1;
     digits.count = digits.threads + 1 + (int)below(4);
+    int low = digits.count - odd, at = odd ? (int)below(digits.count) : digits.count;
     for (int i = 0; i < digits.count; i++) {
-        digits.order[i] = i;
-        digits.extents[i] = odd && i == digits.count - 1 ? 3 + 2 * below(2) : 2;
+        digits.order[i] = i == digits.count - 1 && odd ? at : i + (i >= at);
+        digits.extents[i] = i == at ? 3 + 2 * below(2) : 2;
         digits.strides[i] = stride;
         stride *= digits.extents[i];
     }
-    int low = digits.count - odd;
     for (int n = 0; n < 8; n++) swap(digits.order, (int)below(low), (int)below(low));
     const Layout *source = spread(arena, &digits, copies);
     for (int n = (int)below(5); n > 0; n--) {
@@ -95,23 +99,25 @@ static int64_t value_number(const int64_t *weights, uint64_t bits) {
 }
 
 // Executes the plan for element j of a thread's destination; what it gives is the element that the thread must have.
-static void check_element(const ShufflePlan *plan, const Pair *pair, uint64_t thread, uint64_t j, int64_t from_offset,
+static void check_element(const ShufflePlan *plan, const Pair *pair, int64_t thread, uint64_t j, int64_t from_offset,
                           int64_t to_offset) {
-    uint64_t within = j & ((1u << plan->unit) - 1), word = j >> plan->unit & ((1u << plan->rounds) - 1);
-    uint64_t round = word ^ image(plan->swap_destination, thread), warp = thread >> plan->lane_bits << plan->lane_bits;
-    uint64_t giver = warp | (image(plan->lane_base, thread) ^ image(plan->lane_step, round));
+    uint64_t within = j & ((1u << plan->unit) - 1), word = j >> plan->unit & ((1u << plan->rounds) - 1), bits = 0;
+    for (int b = 0; b < plan->thread_bits; b++) bits |= (uint64_t)(thread / plan->thread_weight[b] % 2) << b;
+    uint64_t round = word ^ image(plan->swap_destination, bits), warps = bits >> plan->lane_bits << plan->lane_bits;
+    uint64_t lane = image(plan->lane_base, bits) ^ image(plan->lane_step, round);
+    int64_t giver = thread / LANES * LANES + (int64_t)lane;
     bool local = plan->local >= 0 && round < (uint64_t)1 << plan->local;
     if (local) assert_int_equal(giver, thread);
-    uint64_t packed = (image(plan->sent, round) ^ image(plan->swap_source, giver)) << plan->unit | within;
+    uint64_t packed = (image(plan->sent, round) ^ image(plan->swap_source, warps | lane)) << plan->unit | within;
     int64_t from = value_number(plan->source_weight, image(plan->source_order, packed)) + from_offset;
     int64_t to = value_number(plan->destination_weight, image(plan->destination_order, j)) + to_offset;
-    assert_int_equal(element(pair->source, (int64_t)giver, from), element(pair->destination, (int64_t)thread, to));
+    assert_int_equal(element(pair->source, giver, from), element(pair->destination, thread, to));
 }
 
 static int64_t check_plan(const ShufflePlan *plan, const Pair *pair) {
     int64_t checked = 0, repeats = plan->repeat_count ? plan->repeats[0].extent : 1;
     assert_true(plan->repeat_count < 2);
-    for (uint64_t thread = 0; thread < (uint64_t)tv_threads(pair->source); thread++)
+    for (int64_t thread = 0; thread < tv_threads(pair->source); thread++)
         for (int64_t r = 0; r < repeats; r++)
             for (uint64_t j = 0; j < (uint64_t)1 << (plan->unit + plan->rounds + plan->copies); j++, checked++)
                 check_element(plan, pair, thread, j, r * plan->repeats[0].source, r * plan->repeats[0].destination);
@@ -126,7 +132,8 @@ static void plans_move_what_is_needed(void **state) {
         Pair pair = random_pair(*state, round);
         int bits = widths[below(4)];
         Conversion way = conversion_of(&cx, pair.source, pair.destination, pair.source->out_shape, LANES);
-        ShufflePlan plan = shuffle_plan(&trial, pair.source, pair.destination, bits, LANES);
+        Quotient q = quotient_of(&trial, pair.source, pair.destination, LANES);
+        ShufflePlan plan = shuffle_plan(&trial, &q, bits);
         assert_false(cx.failed);
         if (way.kind == CONVERT_BY_SHARED) {
             assert_true(trial.failed);
