@@ -14,7 +14,8 @@
 enum { MAX_LANES = 64 };
 
 typedef struct Gather {
-    PassContext *context;
+    const PassContext *context;
+    int64_t first;   // thread of the warp
     SharedAccessVec *out;
     Map *trips;   // of serial loops
     Map *times;   // of statements with accesses: how often they are executed
@@ -80,8 +81,8 @@ static void gather_loop_access(Gather *gather, const TileLoop *loop, const Layou
     access->exact = !tile->conditional && !tile->condition;
     for (int d = 0; d < tile->buf->rank; d++) access->exact &= !expr_reads_memory(tile->indices[d]);
     FOR_EACH_LANE(access, step, lane, element) {
-        int64_t in[2] = {lane, (int64_t)step * vector}, at[LAYOUT_MAX_RANK];
-        bool inside = lane < tv_threads(map) && !(tile->is_store && !tile->is_atomic && tv_is_replica(map, lane));
+        int64_t thread = gather->first + lane, in[2] = {thread, (int64_t)step * vector}, at[LAYOUT_MAX_RANK];
+        bool inside = thread < tv_threads(map) && !(tile->is_store && !tile->is_atomic && tv_is_replica(map, thread));
         if (inside) layout_eval(map, in, at);
         for (int d = 0; d < loop->rank && inside; d++) inside = at[d] < loop->extents[d];
         if (!inside) element[0] = -1;
@@ -305,12 +306,18 @@ static void count_times(const Gather *gather, const Block *block, int64_t times)
 }
 
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out) {
-    Gather gather = {context, out, map_new(context->arena), map_new(context->arena)};
+    Gather gather = {context, 0, out, map_new(context->arena), map_new(context->arena)};
     int first = out->count;
     kernel_walk(context->arena, kernel, gather_stmt, &gather);
     count_times(&gather, &kernel->body, 1);
     for (int i = first; i < out->count; i++)
         out->items[i].times = larger((int64_t)(intptr_t)map_get(gather.times, out->items[i].stmt), 1);
+}
+
+void loop_accesses(const PassContext *context, Stmt *stmt, int64_t first, SharedAccessVec *out) {
+    Gather gather = {.context = context, .first = first, .out = out};
+    TileLoop loop;
+    if (tile_loop_of(context->arena, stmt, &loop)) gather_loop(&gather, stmt, &loop);
 }
 
 // ---- conflicts ----
@@ -359,9 +366,10 @@ MemoryShape memory_shape(const Target *target) {
     return (MemoryShape){target->banks, target->bank_bytes, target->sector_bytes};
 }
 
-// The addresses of lanes, and how many wavefronts more than phases they take.
+// The addresses of lanes, and what they take.
 typedef struct Pattern {
-    int64_t address[MAX_LANES], conflicts;
+    int64_t address[MAX_LANES];
+    SharedCost cost;
 } Pattern;
 
 // All addresses differ by one number of words, or by an XOR with one: banks are renamed, the rest is the same.
@@ -386,8 +394,8 @@ typedef struct Patterns {
     Pattern items[4];
 } Patterns;
 
-static int64_t step_conflicts(const Target *target, const SharedAccess *access, const Layout *layout, int step,
-                              int vector, int64_t plus, Patterns *known) {
+static SharedCost step_cost(const Target *target, const SharedAccess *access, const Layout *layout, int step,
+                            int vector, int64_t plus, Patterns *known) {
     int bytes = type_bytes(access->buf->type);
     Pattern now;
     for (int lane = 0; lane < access->lanes; lane++) {
@@ -395,11 +403,10 @@ static int64_t step_conflicts(const Target *target, const SharedAccess *access, 
         now.address[lane] = element[0] < 0 ? -1 : lane_offset(access, layout, element, plus) * bytes;
     }
     for (int i = 0; i < known->count; i++)
-        if (same_conflicts(&known->items[i], &now, access->lanes, target->bank_bytes)) return known->items[i].conflicts;
-    SharedCost cost = shared_cost_counted(now.address, access->lanes, vector * bytes, memory_shape(target));
-    now.conflicts = cost.wavefronts - cost.phases;
+        if (same_conflicts(&known->items[i], &now, access->lanes, target->bank_bytes)) return known->items[i].cost;
+    now.cost = shared_cost_counted(now.address, access->lanes, vector * bytes, memory_shape(target));
     if (known->count < COUNT_OF(known->items)) known->items[known->count++] = now;
-    return now.conflicts;
+    return now.cost;
 }
 
 AccessCost access_cost(const Target *target, const SharedAccess *access, const Layout *layout, int64_t most) {
@@ -409,7 +416,10 @@ AccessCost access_cost(const Target *target, const SharedAccess *access, const L
                        .accesses = (int64_t)access->steps * pieces};
     Patterns known = {0};
     for (int step = 0; step < access->steps && cost.conflicts <= most; step++)
-        for (int piece = 0; piece < pieces; piece++)
-            cost.conflicts += step_conflicts(target, access, layout, step, width, (int64_t)piece * width, &known);
+        for (int piece = 0; piece < pieces; piece++) {
+            SharedCost more = step_cost(target, access, layout, step, width, (int64_t)piece * width, &known);
+            cost.wavefronts += more.wavefronts;
+            cost.conflicts += more.wavefronts - more.phases;
+        }
     return cost;
 }

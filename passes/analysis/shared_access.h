@@ -25,14 +25,18 @@ typedef VEC(SharedAccess) SharedAccessVec;
 // All accesses of shared buffers in the kernel (maps must have been inferred).
 void shared_accesses(PassContext *context, Func *kernel, SharedAccessVec *out);
 
+// Those of one tile loop by the warp of thread `first`.
+void loop_accesses(const PassContext *context, Stmt *stmt, int64_t first, SharedAccessVec *out);
+
 MemoryShape memory_shape(const Target *target);
 
 // The cost of the access, over all its steps, with `layout` (over the last rank_in dims of the buffer). A layout that
 // splits the runs gives several accesses for one.
 typedef struct AccessCost {
-    bool suits;          // false: the access must be contiguous but is not
-    int width;           // elements that a lane moves at once
-    int64_t accesses;    // of the warp
+    bool suits;         // false: the access must be contiguous but is not
+    int width;          // elements that a lane moves at once
+    int64_t accesses;   // of the warp
+    int64_t wavefronts;
     int64_t conflicts;   // wavefronts beyond the minimum
 } AccessCost;
 // Stops counting conflicts at `most`.

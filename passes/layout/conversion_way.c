@@ -3,7 +3,8 @@
 #include "ir/match.h"
 #include "ir/query.h"
 #include "layout/shuffle.h"
-#include "passes/analysis/shared_access.h"
+#include "passes/layout/layout_inference.h"
+#include "passes/layout/shared_choice.h"
 #include "passes/lower/lower.h"
 #include "support/numbers.h"
 
@@ -53,51 +54,92 @@ static const char *compared(Arena *arena, Cost taken, Cost other) {
     return arena_printf(arena, "%s (%s: %lld)", text, other.text, (long long)clocks_of(other.quarters));
 }
 
+// ---- plain loops ----
+
 // Wavefronts of all warps: each gives a word of each bank, so that vectors of narrow elements take fewer than elements.
 static int64_t least_wavefronts(const Target *target, const Layout *tv, int element_bits) {
     return ceil_div(tv_threads(tv), target->warp_lanes) *
            ceil_div(tv_values(tv) * element_bits, (int64_t)target->bank_bytes * 8);
 }
 
-// Layouts that are not maps of bits: by plain loops, whose vectors and conflicts are not known yet. (Replicas count as if
-// they stored.)
-static Cost by_loops(const PassContext *context, const Buf *from, const Buf *to) {
+// Of a fragment and a tile, between other regions than the whole. (Replicas count as if they stored.)
+static ConversionWay unknown_way(const PassContext *context, const Buf *from, const Buf *to) {
     const WarpCosts *costs = &context->target->costs;
     int bits = type_bits(conversion_type(from, to));
     int64_t wavefronts =
         least_wavefronts(context->target, from->layout, bits) + least_wavefronts(context->target, to->layout, bits);
-    return (Cost){true, wavefronts * costs->wavefront + costs->barrier, "through shared memory"};
+    return (ConversionWay){.quarters = wavefronts * costs->wavefront + costs->barrier, .text = "through shared memory"};
 }
 
-static ConversionWay unknown_way(const PassContext *context, const Buf *from, const Buf *to) {
-    Cost cost = by_loops(context, from, to);
-    return (ConversionWay){.quarters = cost.quarters, .text = cost.text};
+// As layout-inference makes it.
+static Stmt *plain_copy(const PassContext *context, const Buf *from, const Buf *to, const Layout *map) {
+    Arena *arena = context->arena;
+    Block block = {0};
+    Item item = {0};
+    Region *src = region_whole(arena, arena_copy(arena, from, sizeof *from)),
+           *dst = region_whole(arena, arena_copy(arena, to, sizeof *to));
+    Stmt *copy = BLOCK_CALL(arena, &block, from->loc, OP_COPY, arg_region(src), arg_region(dst));
+    attr_set_layout(arena, &copy->attrs, ATTR_MAP, map);
+    if (!tile_loop_of(arena, copy, &item.loop)) return copy;
+    tile_accesses(arena, &item.loop, &item.accesses);
+    item.fast = loop_fast_dim(&item.loop, &item.accesses);
+    item.vector = loop_vector(facts_new(arena, NULL), &item.loop, &item.accesses, item.fast, context->target);
+    attr_set_int(arena, &copy->attrs, ATTR_VECTOR, vector_under(&item, map));
+    return copy;
 }
+
+// Layouts whose odd digits stand in lanes, or at places that differ: all accesses of all warps are counted, in the layout
+// that costs them least.
+static ConversionWay by_loops(const PassContext *context, const Buf *from, const Buf *to) {
+    const Target *target = context->target;
+    SharedAccessVec all = {0};
+    AccessVec accesses = {0};
+    int64_t shape[LAYOUT_MAX_RANK], wavefronts = 0;
+    for (int d = 0; d < to->rank; d++) shape[d] = buf_extent(to, d);
+    Buf *tile =
+        buf_new_const(context->arena, from->name, SCOPE_SHARED, conversion_type(from, to), to->rank, shape, from->loc);
+    Stmt *copies[] = {plain_copy(context, from, tile, from->layout), plain_copy(context, tile, to, to->layout)};
+    for (int64_t first = 0; first < tv_threads(from->layout); first += target->warp_lanes)
+        for (int i = 0; i < 2; i++) loop_accesses(context, copies[i], first, &all);
+    VEC_EACH (const SharedAccess, access, &all) vec_push(context->arena, &accesses, access);
+    const Layout *scratch = choose_shared_layout(context, &accesses, tile);
+    VEC_EACH (const SharedAccess, access, &all)
+        wavefronts += access_cost(target, access, scratch, INT64_MAX).wavefronts;
+    const char *text =
+        arena_printf(context->arena, "%lld wavefronts of shared memory in all, and a barrier", (long long)wavefronts);
+    Cost cost = {true, wavefronts * target->costs.wavefront + target->costs.barrier, text};
+    return (ConversionWay){.quarters = cost.quarters,
+                           .clocks = clocks_of(cost.quarters),
+                           .text = compared(context->arena, cost, (Cost){0}),
+                           .scratch = scratch,
+                           .by_loops = true};
+}
+
+// ---- the cheapest ----
 
 ConversionWay conversion_between(const PassContext *context, const Buf *from, const Buf *to) {
     EXPECT(context->failure, from->layout && to->layout, "a conversion of '%s' without layouts", from->name);
-    ConversionWay shared = unknown_way(context, from, to);
-    if (!has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return shared;
+    if (!has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return by_loops(context, from, to);
     int bits = type_bits(conversion_type(from, to));
     int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
     LayoutContext cx = layout_context(context->arena), trial = cx;
     Quotient q = quotient_of(&cx, from->layout, to->layout, context->target->warp_lanes);
-    if (cx.failed) return shared;
+    if (cx.failed) return by_loops(context, from, to);
     ShufflePlan plan = shuffle_plan(&cx, &q, bits);
     SharedWay way =
         shared_way(&trial, q.sides[0].bits, q.sides[1].bits, bits, machine_of(context->target, from, to, bits));
-    if (!trial.failed) shared.scratch = shared_way_layout(&trial, &way, &q, bits);
-    shared.store = way.store.instruction, shared.load = way.load.instruction;
+    ConversionWay best = {.store = way.store.instruction, .load = way.load.instruction};
     Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};
+    if (!trial.failed) best.scratch = shared_way_layout(&trial, &way, &q, bits);
     if (!trial.failed) through = through_shared(context, &q, &way, warps);
     if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
-    shared.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
-    if (!shared.within_warps && !through.possible) return shared;
-    Cost taken = shared.within_warps ? shuffles : through, other = shared.within_warps ? through : shuffles;
-    shared.quarters = taken.quarters;
-    shared.clocks = clocks_of(taken.quarters);
-    shared.text = compared(context->arena, taken, other);
-    return shared;
+    best.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
+    if (!best.within_warps && !through.possible) return by_loops(context, from, to);
+    Cost taken = best.within_warps ? shuffles : through, other = best.within_warps ? through : shuffles;
+    best.quarters = taken.quarters;
+    best.clocks = clocks_of(taken.quarters);
+    best.text = compared(context->arena, taken, other);
+    return best;
 }
 
 ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {

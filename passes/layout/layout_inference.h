@@ -15,6 +15,7 @@
 //     conversion_way.c         the cheapest way between two layouts of a fragment
 //     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
 //     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers
+//     shared_choice.c          ... the layout that costs the accesses of a buffer least
 //
 // This header: items, shared by the files of layout-inference.
 #pragma once

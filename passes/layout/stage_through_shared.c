@@ -94,6 +94,8 @@ static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
         if (way.clocks > 0) attr_set_int(m->arena, &store->attrs, ATTR_CLOCKS, way.clocks);
         if (!way.scratch) return;
         decl->decl->layout = way.scratch;
+        decl->decl->stage_dims = decl->decl->rank - way.scratch->rank_in;
+        if (way.by_loops) return;
         via_set(m->arena, store, way.store == SHARED_VECTORS ? VIA_LINEAR : VIA_STMATRIX);
         via_set(m->arena, load, way.load == SHARED_VECTORS ? VIA_LINEAR : VIA_LDMATRIX);
         return;

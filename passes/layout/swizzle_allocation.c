@@ -1,23 +1,17 @@
 // swizzle-allocation: the layout of every shared buffer, then its offset.
 //
 // Layout. TMA and wgmma dictate the layout of the buffers that they write or read, in panels (tma.h). The accesses of
-// the others are known: the element of each lane of a warp (shared_access.h). Candidates are tried in this order on all
-// accesses. The least cost wins, extra wavefronts (a bank conflict each) and extra accesses, the earlier candidate on a
-// tie; cost 0 ends the search:
-//     row-major; the full, half and quarter bank swizzles (panels of 128, 64, 32 bytes, as for TMA and wgmma);
-//     row-major with the XORs that make the wavefronts of all accesses together the fewest (layout/shared_swizzle.h),
-//     the longest runs first; rows padded by one access, where that adds no more than half a tile.
-// A layout that splits a 16-byte run is illegal for cp.async and ldmatrix, and costs more accesses elsewhere. An access in
-// loops counts as often as they repeat it.
+// the others are known: the element of each lane of a warp (shared_access.h), and with them what a layout costs
+// (shared_choice.h).
 //
 // Offset. Buffers with disjoint live ranges (shared_lifetimes.h) may share bytes: each gets the lowest free aligned offset,
 // largest buffer first. insert-sync, the next pass, orders threads where bytes are shared.
 //
 // Leading dims beyond the last two (slots) pass through the layout.
 #include "ir/build.h"
-#include "layout/shared_swizzle.h"
 #include "passes/analysis/shared_access.h"
 #include "passes/analysis/util.h"
+#include "passes/layout/shared_choice.h"
 #include "passes/layout/shared_lifetimes.h"
 #include "passes/pass.h"
 #include "passes/select/bulk.h"
@@ -28,83 +22,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-// ---- choosing a layout ----
-
-typedef VEC(const SharedAccess *) AccessVec;
-
-typedef struct Chooser {
-    PassContext *context;
-    const AccessVec *accesses;   // of the buffer
-    const Buf *buf;
-    const Layout *best;   // NULL: none yet
-    int64_t cost;         // of `best`
-} Chooser;
-
-// Extra wavefronts and extra accesses, each as often as it is executed; -1: illegal for some access, or no better than
-// the best so far.
-static int64_t total_cost(const Chooser *chooser, const Layout *layout) {
-    int64_t total = 0, least = chooser->best ? chooser->cost : INT64_MAX;
-    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses) {
-        AccessCost cost = access_cost(chooser->context->target, access, layout, (least - total) / access->times);
-        total += access->times * (cost.conflicts + cost.accesses - access->steps);
-        if (!cost.suits || total >= least) return -1;
-    }
-    return total;
-}
-
-static void consider(Chooser *chooser, const Layout *layout) {
-    if (!layout || (chooser->best && chooser->cost == 0)) return;
-    int64_t cost = total_cost(chooser, layout);
-    if (cost < 0) return;
-    chooser->best = layout;
-    chooser->cost = cost;
-}
-
-// Index of the element of a lane, for fewest_wavefronts.
-static int64_t index_of(const SharedAccess *access, const int64_t *shape, int lane) {
-    int rank = access->buf->rank;
-    const int64_t *element = &access->element[lane * rank];
-    return element[0] < 0 ? -1 : swizzle_index(shape, element[rank - 2], element[rank - 1]);
-}
-
-// How its lanes differ, of the first step; others lie elsewhere in the same way. False: not by their bits.
-static bool swizzle_access(const Chooser *chooser, const SharedAccess *access, const int64_t *shape, int64_t run,
-                           SwizzleAccess *out) {
-    int64_t first = index_of(access, shape, 0);
-    bool whole = access->vector <= run;
-    *out = (SwizzleAccess){.width = whole ? access->vector : 1};
-    int bytes = (int)out->width * type_bytes(access->buf->type);
-    int lanes = phase_lanes(access->lanes, bytes, memory_shape(chooser->context->target));
-    out->phases = access->times * access->steps * (access->lanes / lanes) * (whole ? 1 : access->vector);
-    for (int lane = 0; lane < lanes; lane++) {
-        int64_t index = index_of(access, shape, lane), expected = first;
-        if (index < 0) continue;
-        if (lane && !(lane & (lane - 1))) out->spread[out->bits++] = (uint64_t)(index ^ first);
-        for (int bit = 0; bit < out->bits; bit++)
-            if (lane >> bit & 1) expected ^= (int64_t)out->spread[bit];
-        if (first < 0 || index != expected) return false;
-    }
-    return true;
-}
-
-static void consider_swizzle(Chooser *chooser, const int64_t *shape, int64_t run) {
-    VEC(SwizzleAccess) spreads = {0};
-    LayoutContext cx = layout_context(chooser->context->arena);
-    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses) {
-        SwizzleAccess spread;
-        if (swizzle_access(chooser, access, shape, run, &spread)) vec_push(cx.arena, &spreads, spread);
-    }
-    MemoryShape memory = memory_shape(chooser->context->target);
-    consider(chooser,
-             fewest_wavefronts(&cx, shape, type_bits(chooser->buf->type), run, spreads.items, spreads.count, memory));
-}
-
-static int64_t longest_run(const Chooser *chooser) {
-    int64_t run = 1;
-    VEC_EACH_PTR (const SharedAccess, access, chooser->accesses)
-        if (access->vector > run) run = access->vector;
-    return run;
-}
+// ---- layouts ----
 
 // Panels, if TMA or wgmma uses the buffer; none for a vector.
 typedef struct Touch {
@@ -186,27 +104,6 @@ static Map *group_accesses(PassContext *context, const SharedAccessVec *accesses
         vec_push(context->arena, group, access);
     }
     return groups;
-}
-
-static const Layout *choose_layout(PassContext *context, const Map *groups, const Buf *buf) {
-    static const AccessVec none = {0};
-    Arena *arena = context->arena;
-    const AccessVec *accesses = map_get(groups, buf);
-    Chooser chooser = {.context = context, .accesses = accesses ? accesses : &none, .buf = buf};
-    int rank = buf->rank < 2 ? buf->rank : 2, bits = type_bits(buf->type);
-    int64_t shape[2];
-    const char *why;
-    for (int d = 0; d < rank; d++) shape[d] = buf_extent(buf, buf->rank - rank + d);
-    const Layout *plain = layout_row_major(arena, rank, shape);
-    if (rank < 2) return plain;
-    consider(&chooser, plain);
-    for (int chunks = 8; chunks >= 2; chunks /= 2)
-        consider(&chooser, layout_bank_swizzle(arena, shape[0], shape[1], bits, chunks, &why));
-    for (int64_t run = longest_run(&chooser); run >= 1; run /= 2)
-        if (!chooser.best || chooser.cost > 0) consider_swizzle(&chooser, shape, run);
-    for (int64_t pad = context->target->vector_bytes * 8 / bits; pad >= 1; pad /= 2)
-        if (2 * pad <= shape[1]) consider(&chooser, layout_padded(arena, shape[0], shape[1], shape[1] + pad));
-    return chooser.best ? chooser.best : plain;   // no layout is legal for indices outside of the tile
 }
 
 // ---- offsets ----
@@ -328,7 +225,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
         if (buf->layout && !buf->lowered) changed |= write_dictated(context, touches, buf);
         if (!buf->layout && !buf->lowered) {
             buf->layout = dictated_layout(context, touches, buf);
-            if (!buf->layout) buf->layout = choose_layout(context, groups, buf);
+            if (!buf->layout) buf->layout = choose_shared_layout(context, map_get(groups, buf), buf);
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }

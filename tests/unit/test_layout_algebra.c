@@ -377,6 +377,8 @@ static void bad_texts(void **state) {
         {"linear([(1048576,1048576)])", "the layout is too large"},
         {"linear([1,3]:2)", "2 bits for 2 coordinates"},
         {"linear([1,3]:5)", "2 bits for 5 coordinates"},
+        {"linear(([1,3]:3%,[4]))", "the mark of a ring is behind its last digit"},
+        {"linear(([1,3]:3,[4])", "syntax: expected ')' at the end of the text"},
         {"(4%,8%):(8,1) x", "syntax: expected the end at column 15, found 'x'"},
         {"((2%,2),8):((16,8),1)", "the mark of a ring is behind its last extent"},
     };
@@ -413,6 +415,59 @@ static void cuts(void **state) {
     }
 }
 
+// Digits of any extents, whose bits have images: places of their own in order, or any.
+static LayoutBits bits_of_digits(LayoutInput *digits, bool in_order) {
+    LayoutBits bits = {0};
+    int count = 0;
+    for (int i = 0; i < 2; i++) {
+        digits[i].count = 1 + (int)below(3);
+        for (int d = 0; d < digits[i].count; d++) {
+            digits[i].modes[d].extent = 2 + (int64_t)below(6);
+            for (int bit = 0; bit < log2_above(digits[i].modes[d].extent); bit++, bits.in[i]++, count++)
+                bits.images[count][0] = in_order ? (int64_t)1 << (count + 2) : 1 + (int64_t)below(1 << 10);
+        }
+    }
+    return bits;
+}
+
+static int64_t place_in_digits(const LayoutBits *bits, const LayoutInput *digits, const int64_t *in) {
+    int64_t place = 0;
+    for (int i = 0, bit = 0; i < 2; i++) {
+        int64_t rest = in[i];
+        for (int d = 0; d < digits[i].count; rest /= digits[i].modes[d++].extent)
+            for (int b = 0; b < log2_above(digits[i].modes[d].extent); b++, bit++)
+                if (rest % digits[i].modes[d].extent >> b & 1) place ^= bits->images[bit][0];
+    }
+    return place;
+}
+
+static void several_digits(void **state) {
+    int linear = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        LayoutInput digits[2] = {0};
+        LayoutBits bits = bits_of_digits(digits, round % 2);
+        const Layout *a = layout_of_digits(*state, 2, 1, &bits, digits, 0), *again;
+        const char *why = "";
+        int64_t range = 0, place, in[2], run = (int64_t)2 << below(2);
+        bool keeps = layout_extent_in(a, 1) % run == 0;
+        for (in[0] = 0; in[0] < layout_extent_in(a, 0); in[0]++)
+            for (in[1] = 0; in[1] < layout_extent_in(a, 1); in[1]++) {
+                layout_eval(a, in, &place);
+                assert_int_equal(place, place_in_digits(&bits, digits, in));
+                if (place >= range) range = place + 1;
+                int64_t first = layout_linear(a, (int64_t[]){in[0], in[1] / run * run});
+                keeps = keeps && first % run == 0 && place == first + in[1] % run;
+            }
+        assert_int_equal(a->out_shape[0], range);
+        if (layout_keeps_runs(a, run)) assert_true(keeps);
+        again = layout_parse(*state, layout_text(*state, a), 0, &why);
+        if (!again) fail_msg("%s: %s", layout_text(*state, a), why);
+        assert_true(layout_equal(a, again));
+        linear += a->bits && a->in[0].count > 1;
+    }
+    assert_true(linear > ROUNDS / 4 && linear < ROUNDS);
+}
+
 // Runs: what the function promises, and that it is not told of what has none.
 static void runs(void **state) {
     int kept = 0;
@@ -447,6 +502,7 @@ int main(void) {
         IN_ARENA(a_ring_through_slots),
         IN_ARENA(bad_texts),
         IN_ARENA(cuts),
+        IN_ARENA(several_digits),
         IN_ARENA(runs),
     };
     return run(tests);
