@@ -40,6 +40,7 @@ typedef struct Search {
     int bits, element_bits;
     MemoryShape memory;
     Side sides[2];   // of the store, of the load
+    int64_t times[2];
     bool found;
     SharedWay best;
 } Search;
@@ -230,7 +231,8 @@ static SharedSide side_of(const Search *s, int number, const Linear *shared, con
     const Side *side = &s->sides[number];
     int64_t wavefronts = wavefronts_of(s, shared, access), matrices, most = 4;
     int held = side->registers.count, lanes = side->lanes.count;
-    SharedSide result = {.instruction = access->instruction, .width = (int64_t)1 << access->along};
+    SharedSide result = {
+        .instruction = access->instruction, .width = (int64_t)1 << access->along, .times = s->times[number]};
     if (access->instruction == SHARED_VECTORS) {
         result.accesses = (int64_t)1 << (held - access->along);
         result.cost.phases = phases_of(side, access, number == 0);
@@ -244,7 +246,7 @@ static SharedSide side_of(const Search *s, int number, const Linear *shared, con
 }
 
 static int64_t instructions(const SharedWay *way) {
-    return way->store.accesses + way->load.accesses;
+    return way->store.times * way->store.accesses + way->load.times * way->load.accesses;
 }
 
 static void consider(Search *s, const Vectors *place, const Access *store, const Access *load) {
@@ -378,12 +380,14 @@ static bool check(LayoutContext *cx, const Search *s, Linear a, Linear b) {
     return true;
 }
 
-SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine) {
+SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine,
+                     int64_t stores, int64_t loads) {
     Search s = {.cx = cx,
                 .tile = source,
                 .bits = linear_out_bits(source),
                 .element_bits = element_bits,
                 .memory = machine.memory,
+                .times = {stores, loads},
                 .best = {.shared = linear_empty()}};
     s.sides[0] = (Side){images(source, "register", false), images(source, "lane", true), machine.stmatrix, false};
     s.sides[1] = (Side){images(destination, "register", false), images(destination, "lane", true), machine.ldmatrix,
@@ -403,12 +407,12 @@ SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int e
     return s.best;
 }
 
-int64_t shared_side_wavefronts(const SharedSide *side) {
-    return side->accesses * side->cost.wavefronts;
+static int64_t side_wavefronts(const SharedSide *side) {
+    return side->times * side->accesses * side->cost.wavefronts;
 }
 
 int64_t shared_way_wavefronts(const SharedWay *way) {
-    return shared_side_wavefronts(&way->store) + shared_side_wavefronts(&way->load);
+    return side_wavefronts(&way->store) + side_wavefronts(&way->load);
 }
 
 const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const Quotient *q, int element_bits) {

@@ -11,6 +11,7 @@ typedef struct SharedSide {
     SharedInstruction instruction;
     int64_t width;      // elements that a lane moves at once; of ldmatrix and stmatrix those of a row
     int64_t accesses;   // instructions
+    int64_t times;      // how often, with other elements
     SharedCost cost;    // of each
 } SharedSide;
 
@@ -24,10 +25,10 @@ typedef struct SharedMachine {
     bool stmatrix, ldmatrix, ldmatrix_bytes;   // allowed; the last: transposed, of 8-bit elements
 } SharedMachine;
 
-// Of layouts (register, lane, warp) -> tile. Refused where registers or threads hold sums of bits that are not
-// independent.
-SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine);
-int64_t shared_side_wavefronts(const SharedSide *side);   // of a warp
-int64_t shared_way_wavefronts(const SharedWay *way);      // both
-// tile -> place in memory, of the way of a quotient: one such tile for each of the odd digits, one after the other.
+// Of layouts (register, lane, warp) -> tile, which are stored and loaded so often, each time with other elements. Refused
+// where registers or threads hold sums of bits that are not independent.
+SharedWay shared_way(LayoutContext *cx, Linear source, Linear destination, int element_bits, SharedMachine machine,
+                     int64_t stores, int64_t loads);
+int64_t shared_way_wavefronts(const SharedWay *way);   // of a warp
+// tile -> place in memory: one tile of the quotient for each of the odd digits, one after the other.
 const Layout *shared_way_layout(LayoutContext *cx, const SharedWay *way, const Quotient *q, int element_bits);

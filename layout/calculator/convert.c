@@ -43,7 +43,8 @@ static void print_side(StrBuf *out, const char *what, const SharedSide *side) {
 }
 
 static void print_way(LayoutContext *cx, StrBuf *out, Linear source, Linear destination, int element_bits) {
-    SharedWay way = shared_way(cx, source, destination, element_bits, (SharedMachine){nvidia_memory, true, true, false});
+    SharedWay way =
+        shared_way(cx, source, destination, element_bits, (SharedMachine){nvidia_memory, true, true, false}, 1, 1);
     if (cx->failed) return;
     print_side(out, "stores", &way.store);
     print_side(out, "loads", &way.load);
@@ -149,7 +150,7 @@ int convert_draw(LayoutContext *cx, const ConvertSides *sides, Drawing *drawings
                : draw_distribution(cx, layout_text(cx->arena, sides->from), sides->from, sides->from->out_shape);
     if (linear && c.kind == CONVERT_BY_SHARED) {
         SharedMachine machine = {nvidia_memory, true, true, false};
-        SharedWay way = shared_way(cx, sides->source, sides->destination, sides->element_bits, machine);
+        SharedWay way = shared_way(cx, sides->source, sides->destination, sides->element_bits, machine, 1, 1);
         if (!cx->failed) drawings[count++] = draw_linear(cx, way.shared);
     }
     if (cx->failed) return 0;

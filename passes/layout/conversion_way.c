@@ -39,10 +39,9 @@ static SharedMachine machine_of(const Target *target, const Buf *from, const Buf
     return (SharedMachine){memory_shape(target), stores, loads, loads && target_has(target, FEATURE_LDMATRIX_BYTES)};
 }
 
-static Cost through_shared(const PassContext *context, const Quotient *q, const SharedWay *way, int64_t warps) {
+static Cost through_shared(const PassContext *context, const SharedWay *way, int64_t warps) {
     const Target *target = context->target;
-    int64_t wavefronts = quotient_repeats(q, 0) * shared_side_wavefronts(&way->store) +
-                         quotient_repeats(q, 1) * shared_side_wavefronts(&way->load);
+    int64_t wavefronts = shared_way_wavefronts(way);
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory a warp, and a barrier", (long long)wavefronts);
     return (Cost){true, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
@@ -127,11 +126,12 @@ ConversionWay conversion_between(const PassContext *context, const Buf *from, co
     if (cx.failed) return by_loops(context, from, to);
     ShufflePlan plan = shuffle_plan(&cx, &q, bits);
     SharedWay way =
-        shared_way(&trial, q.sides[0].bits, q.sides[1].bits, bits, machine_of(context->target, from, to, bits));
+        shared_way(&trial, q.sides[0].bits, q.sides[1].bits, bits, machine_of(context->target, from, to, bits),
+                   quotient_repeats(&q, 0), quotient_repeats(&q, 1));
     ConversionWay best = {.store = way.store.instruction, .load = way.load.instruction};
     Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};
     if (!trial.failed) best.scratch = shared_way_layout(&trial, &way, &q, bits);
-    if (!trial.failed) through = through_shared(context, &q, &way, warps);
+    if (!trial.failed) through = through_shared(context, &way, warps);
     if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
     best.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
     if (!best.within_warps && !through.possible) return by_loops(context, from, to);

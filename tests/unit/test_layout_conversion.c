@@ -168,7 +168,7 @@ static void shared_ways_cost_what_they_say(void **state) {
                b = distribution_to_linear(&cx, pair.destination, LANES);
         assert_false(cx.failed);
         if (conversion_by_rank(&cx, a, b).kind != CONVERT_BY_SHARED) continue;
-        SharedWay way = shared_way(&cx, a, b, element_bits, (SharedMachine){machine, false, false, false});
+        SharedWay way = shared_way(&cx, a, b, element_bits, (SharedMachine){machine, false, false, false}, 1, 1);
         if (cx.failed) continue;
         offsets_of(way.shared, offsets);
         check_accesses(pair.source, offsets, &way.store, element_bits);

@@ -211,7 +211,7 @@ static void the_search_finds_ldmatrix(void **state) {
     Linear destination = to_linear(&cx, a, 64, 64), conversion;
     for (int transposed = 0; transposed < 2; transposed++) {
         Linear source = to_linear(&cx, transposed ? columns : rows, 64, 64);
-        SharedWay choice = shared_way(&cx, source, destination, 16, (SharedMachine){machine, false, true, false});
+        SharedWay choice = shared_way(&cx, source, destination, 16, (SharedMachine){machine, false, true, false}, 1, 1);
         assert_string_equal(cx.reason, "");
         assert_int_equal(choice.store.instruction, SHARED_VECTORS);
         assert_int_equal(choice.load.instruction, transposed ? SHARED_MATRIX_TRANSPOSED : SHARED_MATRIX);
@@ -232,7 +232,7 @@ static void the_search_finds_ldmatrix(void **state) {
     }
     // Nothing in common: narrower accesses.
     Linear one = linear_parse(&cx, conversions[1].source), other = linear_parse(&cx, conversions[1].destination);
-    SharedWay narrow = shared_way(&cx, one, other, 32, (SharedMachine){machine, true, true, false});
+    SharedWay narrow = shared_way(&cx, one, other, 32, (SharedMachine){machine, true, true, false}, 1, 1);
     assert_int_equal(narrow.store.cost.wavefronts, narrow.store.cost.phases);
     assert_int_equal(narrow.load.cost.wavefronts, narrow.load.cost.phases);
     assert_false(cx.failed);
