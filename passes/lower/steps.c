@@ -3,23 +3,39 @@
 #include "ir/query.h"
 #include "layout/matrix.h"
 
-static void add_digit(Steps *steps, const LayoutMode *mode, int64_t weight) {
-    int64_t two = mode->extent & -mode->extent;
+static void add_steps(Steps *steps, int64_t extent, int64_t stride, int64_t weight, int out) {
+    int64_t two = extent & -extent;
     for (int64_t bit = 1; bit < two; bit *= 2)
-        steps->items[steps->count++] = (Step){2, mode->stride * bit, weight * bit, mode->out};
-    if (two < mode->extent)
-        steps->items[steps->count++] = (Step){mode->extent / two, mode->stride * two, weight * two, mode->out};
+        steps->items[steps->count++] = (Step){2, stride * bit, weight * bit, out};
+    if (two < extent) steps->items[steps->count++] = (Step){extent / two, stride * two, weight * two, out};
 }
 
-Steps register_steps(const LayoutInput *input) {
+// Of a tile whose coordinates have digits (NULL: any): one that reaches across several is taken apart where they begin.
+static void add_mode(Steps *steps, const LayoutMode *mode, int64_t weight, const LayoutInput *digits) {
+    int64_t stride = mode->stride, extent = mode->extent, begin = 1;
+    for (int d = 0; digits && d < digits->count && stride; begin *= digits->modes[d++].extent) {
+        int64_t below = begin / stride;
+        if (begin <= stride || begin % stride || below >= extent || extent % below) continue;
+        add_steps(steps, below, stride, weight, mode->out);
+        stride = begin, extent /= below, weight *= below;
+    }
+    add_steps(steps, extent, stride, weight, mode->out);
+}
+
+static Steps steps_of(const LayoutInput *input, const Layout *tile) {
     Steps steps = {0};
     _Static_assert(COUNT_OF(steps.items) >= 62, "the extents of the steps, from 2 on, multiply to a number of 63 bits");
     int64_t weight = 1;
     for (int i = 0; i < input->count; i++) {
-        add_digit(&steps, &input->modes[i], weight);
-        weight *= input->modes[i].extent;
+        const LayoutMode *mode = &input->modes[i];
+        add_mode(&steps, mode, weight, tile ? &tile->in[mode->out] : NULL);
+        weight *= mode->extent;
     }
     return steps;
+}
+
+Steps register_steps(const LayoutInput *input) {
+    return steps_of(input, NULL);
 }
 
 static int64_t place_of(const Layout *layout, int dim, int64_t coordinate) {
@@ -63,7 +79,7 @@ bool steps_in_memory(const Region *tile, const Layout *fragment, Steps *threads,
         return false;
     LayoutContext cx = layout_context(NULL);   // refusals alone
     layout_images(&cx, layout);
-    *threads = register_steps(&fragment->in[TV_THREAD]);
-    *values = register_steps(&fragment->in[TV_VALUE]);
+    *threads = steps_of(&fragment->in[TV_THREAD], layout);
+    *values = steps_of(&fragment->in[TV_VALUE], layout);
     return !cx.failed && to_memory(layout, threads) && to_memory(layout, values);
 }

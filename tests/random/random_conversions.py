@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Random conversions of fragments between two layouts: right on the emulator, by the cheapest way, with the cost that is printed.
 
-    random_conversions.py TILEC [--count 2000] [--seed 1] [--target sm_90a]    checks of the list below
+    random_conversions.py TILEC [--count 2000] [--seed 1] [--target sm_90a] [--profile odd]    checks of the list below
     random_conversions.py TILEC --write FOLDER [--count 300]                   the programs and their code, through ptxas
     random_conversions.py TILEC-GPU --compiled FOLDER                          runs those on the device
 
-Elements of 8 to 64 bits, 32 to 512 threads, extents that are powers of two and others, replicas, few or many bits exchanged.
+Elements of 8 to 64 bits, 32 to 512 threads, extents that are powers of two and others, replicas, few or many bits exchanged. Profile
+`odd`: no extents that are powers of two alone; odd digits of tile and threads in any places, which may differ.
 What is checked comes from enumeration of lanes and values, by a model of its own (nothing here asks `tilec layout`):
 
     results     each element has its value (tilec test)
     way         what each thread has moves within threads; of what is within warps both ways are compared, and the cheaper is taken
     wavefronts  words of shared memory by bank, phase by phase, are as many as the remark says, for the first and the last warp
-    optimum     on bits: no way through shared memory has fewer wavefronts than that (see `optimum`)
+    optimum     no way through shared memory has fewer wavefronts than that (see `optimum`), where both sides have the digits of a
+                tile and none that is odd stands in lanes; else no fewer than a way by simple layouts has (see `simple_ways`)
 """
 import collections
 import itertools
@@ -21,6 +23,7 @@ import random
 import re
 import sys
 import tempfile
+import types
 
 import driver
 
@@ -65,32 +68,42 @@ class Layout:
     def count(self, which):
         return math.prod(e for e, _, _ in (self.threads if which == 0 else self.values))
 
-    def on_bits(self):
-        return all(e == 2 for e, _, _ in self.threads + self.values)
-
 
 class Conversion:
     """A pair of layouts of one tile."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, profile="any"):
         self.seed = seed
-        r = self.random = random.Random(f"conversion {seed}")
+        self.odd = profile == "odd"
+        r = self.random = random.Random(f"conversion {seed} odd" if self.odd else f"conversion {seed}")
         self.type = r.choice(list(TYPES))
         self.bytes = TYPES[self.type] // 8
-        self.binary = r.random() < 0.65
+        self.binary = not self.odd and r.random() < 0.65
         while True:
-            warps = r.choice([1, 1, 2, 2, 4, 4, 8, 16] if self.binary or r.random() < 0.7 else [3, 5, 6, 12])
-            self.count = LANES * warps
-            self.shape = [2 ** r.randint(0, 7), 2 ** r.randint(2, 8)]
-            if not self.binary:
-                self.shape[r.randrange(2)] *= r.choice([3, 3, 5, 7])
-            size = math.prod(self.shape)
-            if warps % 3 == 0 and size % 3 or warps % 5 == 0 and size % 5:
-                continue
-            if self.count <= size <= self.count * MOST_VALUES and size * self.bytes <= MOST_BYTES:
+            if self.odd:
+                self.draw_odd()
+            else:
+                self.draw()
+            warps, size = self.count // LANES, math.prod(self.shape)
+            fits = all(warps % p or size % p == 0 for p in (3, 5)) or self.odd and r.random() < 0.1
+            if fits and self.count <= size <= self.count * MOST_VALUES and size * self.bytes <= MOST_BYTES:
                 break
         self.source = self.spread(None)
         self.destination = self.spread(self.order)
+
+    def draw(self):
+        r = self.random
+        warps = r.choice([1, 1, 2, 2, 4, 4, 8, 16] if self.binary or r.random() < 0.7 else [3, 5, 6, 12])
+        self.count = LANES * warps
+        self.shape = [2 ** r.randint(0, 7), 2 ** r.randint(2, 8)]
+        if not self.binary:
+            self.shape[r.randrange(2)] *= r.choice([3, 3, 5, 7])
+
+    def draw_odd(self):
+        r = self.random
+        self.count = LANES * r.choice([1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 12, 12, 15])
+        factors_of = r.choice([[1, 3], [3, 1], [1, 5], [7, 1], [3, 3], [3, 5], [1, 9], [9, 1], [15, 1]])
+        self.shape = [2 ** r.randint(0, 6) * factors_of[0], 2 ** r.randint(1, 7) * factors_of[1]]
 
     def spread(self, before):
         """Digits of both dims in an order: those of the threads first. Few exchanges of the order before, or another one."""
@@ -101,13 +114,13 @@ class Conversion:
             extents = factors(self.shape[dim])
             if r.random() < 0.2:
                 r.shuffle(extents)   # the odd digit is not the slowest one
-            if before:
+            if before and not (self.odd and r.random() < 0.15):
                 extents = [e for e, _, o in sorted(before, key=lambda d: d[1]) if o == dim]
             for extent in extents:
                 digits.append((extent, stride, dim))
                 stride *= extent
-        odd_threads = [p for p in (3, 5) if self.count % p == 0]
-        if before and r.random() < 0.6:
+        odd_threads = [p for p in (3, 5, 7, 9, 15) if self.count % p == 0]
+        if before and r.random() < 0.6 and set(digits) == {d for d in before if d[1]}:
             order = list(before)
             for _ in range(r.randint(1, 4)):
                 i, j = r.randrange(len(order)), r.randrange(len(order))
@@ -117,6 +130,9 @@ class Conversion:
             r.shuffle(order)
             if r.random() < 0.4:   # what lies together along the second dim comes first among the values
                 order.sort(key=lambda d: not (d[2] == 1 and d[1] < 16 // self.bytes) or r.random() < 0.2, reverse=True)
+        if self.odd and r.random() < 0.7:   # lanes are bits
+            twos = [d for d in order if d[0] == 2][:5]
+            order = twos + [d for d in order if d not in twos]
         threads, values, left = [], [], self.count
         for digit in order:
             takes = left % digit[0] == 0 and (digit[0] == 2 and left % 2 == 0 or digit[0] in odd_threads)
@@ -125,8 +141,8 @@ class Conversion:
                 left //= digit[0]
             else:
                 values.append(digit)
-        if left > 1:   # replicas
-            threads += [(e, 0, 0) for e in factors(left)]
+        for extent in factors(left) if left > 1 else []:   # replicas
+            threads.insert(r.randint(5, len(threads)) if self.odd and len(threads) > 5 else len(threads), (extent, 0, 0))
         self.order = threads + values if left == 1 else order
         return Layout(threads, values)
 
@@ -163,13 +179,28 @@ class Memory:
             self.swizzle = tuple(map(int, found.groups()[:3]))
             text = found.group(4)
         if text.startswith("linear("):
-            self.bits = [[int(n) for n in field.split(",") if n] for field in re.findall(r"\[([^]]*)\]", text)]
+            self.bits = self.inputs(text[7:-1])
             return
         shape, strides = (self.nested(half) for half in text.split(":"))
         self.dims = [[(e, s if len(s) == 2 else (s[0], 0)) for e, s in zip(*dim)] for dim in zip(shape, strides)]
         self.ranges = [1] * (1 + max(out for digits in self.dims for _, (_, out) in digits))
         for (extent,), (stride, out) in (digit for digits in self.dims for digit in digits):
             self.ranges[out] += (extent - 1) * stride
+
+    @staticmethod
+    def inputs(text):
+        """Of each dim its digits: (extent, images)."""
+        dims, several = [], False
+        for token in re.findall(r"[()]|\[[^]]*\](?::\d+)?", text):
+            if token in "()":
+                several = token == "("
+                dims += [[]] if several else []
+                continue
+            images, _, extent = token[1:].replace("]", "").partition(":")
+            images = [int(n) for n in images.split(",") if n]
+            dims += [] if several else [[]]
+            dims[-1].append((int(extent or 2 ** len(images)), images))
+        return dims
 
     @staticmethod
     def nested(text):
@@ -182,9 +213,11 @@ class Memory:
     def offset(self, at):
         if self.bits:
             place = 0
-            for x, images in zip(at, self.bits):
-                for bit, image in enumerate(images):
-                    place ^= image if x >> bit & 1 else 0
+            for x, digits in zip(at, self.bits):
+                for extent, images in digits:
+                    for bit, image in enumerate(images):
+                        place ^= image if x % extent >> bit & 1 else 0
+                    x //= extent
             return place
         outs = [0] * len(self.ranges)
         for x, digits in zip(at, self.dims):
@@ -211,9 +244,19 @@ def wavefronts_of_phase(addresses, size):
     return max((len(words) for words in banks.values()), default=0)
 
 
-def holds_vectors(places, width):
-    """The thread's elements are groups that lie together, aligned."""
-    return all(p - p % width + e in places for p in places for e in range(width))
+def vectors(held, width):
+    """By place: the values that lie there together, in order. None where the thread does not have all."""
+    values = {place: value for place, value in held.items()}
+    return {p: tuple(values.get(p + e) for e in range(width)) for p in {p - p % width for p in held}}
+
+
+def widest(elements, most):
+    """All threads have their elements in such vectors, of the same values in the same order."""
+    def fits(width):
+        of = [set(vectors(held, width).values()) for held in elements if held]
+        return all(each == of[0] and not any(None in vector for vector in each) for each in of)
+
+    return max(width for width in (16, 8, 4, 2, 1) if width <= most and (width == 1 or fits(width)))
 
 
 def places_of(layout, memory, thread, store):
@@ -232,7 +275,8 @@ def wavefronts(layout, memory, first, store, matrix):
     elements = [places_of(layout, memory, first + lane, store) for lane in range(LANES)]
     if matrix:
         return matrix_wavefronts(layout, elements, size)
-    width = max(w for w in (16, 8, 4, 2, 1) if w * size <= WIDEST and all(holds_vectors(held, w) for held in elements))
+    warps = [places_of(layout, memory, LANES << w, store) for w in range((layout.count(0) // LANES).bit_length() - 1)]
+    width = widest(elements + warps, WIDEST // size)
     accesses = collections.defaultdict(dict)   # by the value: the lanes' vectors
     for lane, held in enumerate(elements):
         for place, value in held.items():
@@ -241,6 +285,24 @@ def wavefronts(layout, memory, first, store, matrix):
     phase = max(1, min(LANES, BANKS * WORD // max(width * size, WORD)))
     return sum(wavefronts_of_phase([place * size for lane, place in access if begin <= lane < begin + phase], width * size)
                for access in distinct for begin in range(0, LANES, phase))
+
+
+def loop_wavefronts(layout, memory, store, vector):
+    """Of all warps: a loop moves so many values in order at once, or halves of them, where they lie together in order."""
+    size = memory.bytes
+    threads = [{value: place for place, value in places_of(layout, memory, thread, store).items()}
+               for thread in range(layout.count(0))]
+
+    def fits(width):
+        return all(held[v] % width == v % width == 0 or held[v] == held[v - v % width] + v % width and held[v - v % width] % width == 0
+                   for held in threads for v in held)
+
+    width = vector
+    while width > 1 and not fits(width):
+        width //= 2
+    phase = max(1, min(LANES, BANKS * WORD // max(width * size, WORD)))
+    return sum(wavefronts_of_phase([held[value] * size for held in threads[begin:begin + phase] if held], width * size)
+               for value in range(0, layout.count(1), width) for begin in range(0, len(threads), phase))
 
 
 def byte_matrix_wavefronts(layout, elements, row):
@@ -309,8 +371,25 @@ def next_to_rows(conversion, row, other, cost):
     return min(of(width) for width in range(most + 1))
 
 
+def quotient(conversion):
+    """Both sides on bits, without the odd digits that both have, and how often each repeats its accesses. None: the sides have other
+    digits than each other, or odd ones in lanes."""
+    sides = [conversion.source, conversion.destination]
+    digits = [{d for d in side.threads + side.values if d[1]} for side in sides]
+    odd = [d for d in digits[0] if d[0] % 2]
+    in_lanes = any(e % 2 and math.prod(d[0] for d in side.threads[:n]) % LANES for side in sides for n, (e, _, _) in
+                   enumerate(side.threads))
+    if digits[0] != digits[1] or in_lanes:
+        return None
+    divided = lambda s, o: s // math.prod(e for e, below, out in odd if out == o and below < s)
+    bits = lambda half: [(e, divided(s, o), o) for e, s, o in half if e == 2]
+    return types.SimpleNamespace(bytes=conversion.bytes, times=[math.prod(e for e, _, _ in side.values if e % 2) for side in sides],
+                                 source=Layout(bits(sides[0].threads), bits(sides[0].values)),
+                                 destination=Layout(bits(sides[1].threads), bits(sides[1].values)))
+
+
 def optimum(conversion, matrices):
-    """No way has fewer wavefronts than each side by itself, without conflicts, with the widest vectors that both can have.
+    """Of a quotient. No way has fewer wavefronts than each side by itself, without conflicts, with the widest vectors that both have.
 
     The first bits of a place are those of the wider vector; those of the narrower vector are a prefix, which both sides hold in registers.
     So of the widths a and b the smaller is within the common registers. An access of w bytes by 32 lanes takes max(1, w / 4) wavefronts.
@@ -321,11 +400,11 @@ def optimum(conversion, matrices):
     counts = [len(r) for r in registers]
 
     def cost(side, width):
-        return 2 ** (counts[side] - width) * max(1, 2 ** width * conversion.bytes // WORD)
+        return conversion.times[side] * 2 ** (counts[side] - width) * max(1, 2 ** width * conversion.bytes // WORD)
 
     best = min(cost(0, a) + cost(1, b) for a in range(min(most, counts[0]) + 1)
                for b in range(min(most, counts[1]) + 1) if min(a, b) <= common)
-    whole = [max(1, 2 ** n * LANES * conversion.bytes // (BANKS * WORD)) for n in counts]
+    whole = [t * max(1, 2 ** n * LANES * conversion.bytes // (BANKS * WORD)) for t, n in zip(conversion.times, counts)]
     if len(matrices) == 2:
         return min(best, sum(whole))
     for side in matrices:
@@ -334,10 +413,17 @@ def optimum(conversion, matrices):
     return best
 
 
+def simple_ways(conversion):
+    """Of all warps, by loops over elements: row-major, and the orders of the values and threads of each side."""
+    sides = [conversion.source, conversion.destination]
+    for order in (None, *sides):
+        yield 0, order
+
+
 # ---- what tilec did ----
 
 def decisions(options, path):
-    """By kernel: (way, layout of the scratch or None, (store, load) mechanisms, note)."""
+    """By kernel: (way, layout of the scratch or None, (store, load) mechanisms, vectors of these, note)."""
     done = driver.tilec(options, "opt", "-R", f"--target={options.target}", "--stop-after=swizzle-allocation", "--repro-dir=none", path)
     if done.returncode:
         raise RuntimeError(done.stderr[-3000:])
@@ -362,9 +448,10 @@ def decisions(options, path):
         store = re.search(r"^(.*) copy\(v, v_1\);", block, re.M)
         load = re.search(r"^(.*) copy\(v_1, w\);", block, re.M)
         direct = re.search(r"^(.*)copy\(v, w\);", block, re.M)
+        vector = lambda m: int((m and re.search(r"@vector\((\d+)\)", m.group(1)) or [0, 1])[1])
         via = lambda m: re.search(r"@via\((\w+)\)", m.group(1)).group(1) if m and "@via" in m.group(1) else "loop"
         way = "shared" if shared else "shuffle" if direct and via(direct) == "shuffle" else "threads"
-        found[head.group(1)] = (way, shared and shared.group(2), (via(store), via(load)), notes.get(head.group(1), ""))
+        found[head.group(1)] = (way, shared and shared.group(2), (via(store), via(load)), (vector(store), vector(load)), notes.get(head.group(1), ""))
     return found
 
 
@@ -379,7 +466,8 @@ def within(conversion, group):
 
 
 def problems(conversion, decision, target, counts):
-    way, layout, mechanisms, note = decision
+    way, layout, mechanisms, vectors_taken, note = decision
+    common = quotient(conversion)
     if within(conversion, 1):
         counts["within threads"] += 1
         if way == "shared":
@@ -391,13 +479,20 @@ def problems(conversion, decision, target, counts):
         yield f"takes the dearer way: {note}"
     if way == "shared" and within(conversion, LANES) and len(clocks) < 2:
         counts["shared: not compared with shuffles"] += 1
+    if not clocks:
+        yield f"a way without a price: {note}"
     if way != "shared":
         return
     memory = Memory(layout, conversion.bytes)
     sides = [(conversion.source, True, mechanisms[0]), (conversion.destination, False, mechanisms[1])]
-    printed = re.search(r"(\d+) wavefronts of shared memory a warp", note)
-    if not printed:
+    printed = re.search(r"(\d+) wavefronts of shared memory (a warp|in all)", note)
+    if printed.group(2) == "in all":
         counts["shared: by loops"] += 1
+        got = [loop_wavefronts(side, memory, store, vector) for (side, store, _), vector in zip(sides, vectors_taken)]
+        if common:
+            yield f"by loops, and both sides have the same digits: {note}"
+        if sum(got) != int(printed.group(1)):
+            yield f"{got} wavefronts and not {printed.group(1)}: {note} {layout} {vectors_taken}"
         return
     counts["shared: " + " and ".join(mechanisms)] += 1
     warps = {0, conversion.count - LANES}
@@ -405,9 +500,9 @@ def problems(conversion, decision, target, counts):
     most = max(map(sum, got))
     if most != int(printed.group(1)):
         yield f"{most} wavefronts {got} and not {printed.group(1)}: {note} {layout} {mechanisms}"
-    if conversion.source.on_bits() and conversion.destination.on_bits():
-        best = optimum(conversion, [i for i in range(2) if mechanisms[i] in MATRICES])
-        counts["shared, on bits"] += 1
+    if common:
+        best = optimum(common, [i for i in range(2) if mechanisms[i] in MATRICES])
+        counts["shared, with an optimum"] += 1
         if int(printed.group(1)) > best:
             yield f"{printed.group(1)} wavefronts, {best} are possible: {note} {layout} {mechanisms}"
 
@@ -415,7 +510,7 @@ def problems(conversion, decision, target, counts):
 # ---- all of them, in batches ----
 
 def batch_of(options, first):
-    return [Conversion(seed) for seed in range(first, min(first + options.batch, options.seed + options.count))]
+    return [Conversion(seed, options.profile) for seed in range(first, min(first + options.batch, options.seed + options.count))]
 
 
 def check(options, first):
@@ -460,6 +555,7 @@ def write(options):
 def main():
     parser = driver.parser(__doc__, 2000)
     parser.add_argument("--batch", type=int, default=25)
+    parser.add_argument("--profile", choices=["any", "odd"], default="any")
     parser.add_argument("--write", type=pathlib.Path)
     parser.add_argument("--compiled", type=pathlib.Path)
     options = parser.parse_args()
