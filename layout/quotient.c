@@ -152,13 +152,17 @@ static bool same_tile(const Layout *a, const Layout *b) {
     return same;
 }
 
+bool common_digits(LayoutContext *cx, const Layout *source, const Layout *destination, LayoutInput *dims) {
+    if (!same_tile(source, destination)) layout_refuse(cx, "different tiles");
+    for (int o = 0; o < source->rank_out && !cx->failed; o++) find_digits(cx, source, destination, o, &dims[o]);
+    return !cx->failed;
+}
+
 Quotient quotient_of(LayoutContext *cx, const Layout *source, const Layout *destination, int lanes) {
     Quotient q = {.sides = {{.bits = linear_empty()}, {.bits = linear_empty()}}, .rank = source->rank_out};
     if (tv_threads(source) != tv_threads(destination) || tv_threads(source) % lanes)
         layout_refuse(cx, "not of the same whole warps");
-    if (!same_tile(source, destination)) layout_refuse(cx, "different tiles");
-    for (int o = 0; o < q.rank && !cx->failed; o++) find_digits(cx, source, destination, o, &q.dims[o]);
-    if (!cx->failed) find_odd(cx, &q);
+    if (!cx->failed && common_digits(cx, source, destination, q.dims)) find_odd(cx, &q);
     if (!cx->failed) divide(cx, &q, 0, source, lanes);
     if (!cx->failed) divide(cx, &q, 1, destination, lanes);
     return q;

@@ -43,6 +43,9 @@ typedef struct Quotient {
 // (thread, value) -> tile as (register, lane, warp) -> "0", "1", ...: refused unless it is linear.
 Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
 
+// Of each dim of the tile, fastest first: powers of two and odd extents, with their strides. Refused where there are none.
+bool common_digits(LayoutContext *cx, const Layout *source, const Layout *destination, LayoutInput *dims);
+
 // Refused where digits have no common ones, an odd digit is taken apart, or lanes have one.
 Quotient quotient_of(LayoutContext *cx, const Layout *source, const Layout *destination, int lanes);
 // How often a thread of that side does the same with another odd digit.

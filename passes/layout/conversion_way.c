@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/query.h"
+#include "layout/digit_order.h"
 #include "layout/shuffle.h"
 #include "passes/layout/layout_inference.h"
 #include "passes/layout/shared_choice.h"
@@ -87,13 +88,20 @@ static Stmt *plain_copy(const PassContext *context, const Buf *from, const Buf *
     return copy;
 }
 
+static int64_t wavefronts_in(const Target *target, const SharedAccessVec *accesses, const Layout *layout) {
+    int64_t sum = 0;
+    VEC_EACH (const SharedAccess, access, accesses) sum += access_cost(target, access, layout, INT64_MAX).wavefronts;
+    return sum;
+}
+
 // Layouts whose odd digits stand in lanes, or at places that differ: all accesses of all warps are counted, in the layout
 // that costs them least.
 static ConversionWay by_loops(const PassContext *context, const Buf *from, const Buf *to) {
     const Target *target = context->target;
     SharedAccessVec all = {0};
     AccessVec accesses = {0};
-    int64_t shape[LAYOUT_MAX_RANK], wavefronts = 0;
+    LayoutContext cx = layout_context(context->arena);
+    int64_t shape[LAYOUT_MAX_RANK], wavefronts;
     for (int d = 0; d < to->rank; d++) shape[d] = buf_extent(to, d);
     Buf *tile =
         buf_new_const(context->arena, from->name, SCOPE_SHARED, conversion_type(from, to), to->rank, shape, from->loc);
@@ -101,9 +109,15 @@ static ConversionWay by_loops(const PassContext *context, const Buf *from, const
     for (int64_t first = 0; first < tv_threads(from->layout); first += target->warp_lanes)
         for (int i = 0; i < 2; i++) loop_accesses(context, copies[i], first, &all);
     VEC_EACH (const SharedAccess, access, &all) vec_push(context->arena, &accesses, access);
-    const Layout *scratch = choose_shared_layout(context, &accesses, tile);
-    VEC_EACH (const SharedAccess, access, &all)
-        wavefronts += access_cost(target, access, scratch, INT64_MAX).wavefronts;
+    const Layout *scratch = choose_shared_layout(context, &accesses, tile), *ordered = NULL;
+    wavefronts = wavefronts_in(target, &all, scratch);
+    if (has_exactly(from->layout, from) && has_exactly(to->layout, to))
+        ordered = fewest_by_order(&cx, from->layout, to->layout, type_bytes(tile->type), target->warp_lanes,
+                                  memory_shape(target));
+    if (ordered && wavefronts_in(target, &all, ordered) < wavefronts) {
+        scratch = ordered;
+        wavefronts = wavefronts_in(target, &all, ordered);
+    }
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory in all, and a barrier", (long long)wavefronts);
     Cost cost = {true, wavefronts * target->costs.wavefront + target->costs.barrier, text};

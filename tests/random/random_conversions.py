@@ -413,11 +413,25 @@ def optimum(conversion, matrices):
     return best
 
 
+class InOrder:
+    """A place in memory for each element, in an order of them."""
+
+    def __init__(self, elements, element_bytes):
+        self.places, self.bytes = {}, element_bytes
+        for element in elements:
+            self.places.setdefault(element, len(self.places))
+
+    def offset(self, at):
+        return self.places[at]
+
+
 def simple_ways(conversion):
-    """Of all warps, by loops over elements: row-major, and the orders of the values and threads of each side."""
+    """Wavefronts of all warps, by loops over elements: row-major, and threads side by side for each value of a side."""
     sides = [conversion.source, conversion.destination]
-    for order in (None, *sides):
-        yield 0, order
+    orders = [[side.at(t, v) for v in range(side.count(1)) for t in range(side.count(0))] for side in sides]
+    for order in [sorted(orders[0]), *orders]:
+        memory = InOrder(order, conversion.bytes)
+        yield sum(loop_wavefronts(side, memory, store, 1) for side, store in zip(sides, (True, False)))
 
 
 # ---- what tilec did ----
@@ -493,6 +507,9 @@ def problems(conversion, decision, target, counts):
             yield f"by loops, and both sides have the same digits: {note}"
         if sum(got) != int(printed.group(1)):
             yield f"{got} wavefronts and not {printed.group(1)}: {note} {layout} {vectors_taken}"
+        simple = min(simple_ways(conversion))
+        if sum(got) > simple:
+            yield f"{got} wavefronts, and {simple} in a simple layout: {note} {layout}"
         return
     counts["shared: " + " and ".join(mechanisms)] += 1
     warps = {0, conversion.count - LANES}
