@@ -7,7 +7,6 @@
 //     tma_tile.c                               tiles of TMA and wgmma: boxes and layout
 //     quotient.c                               two distributions of a tile without their odd digits
 //     shared_way.c  cost.c                     ways between distributions through shared memory; wavefronts and sectors
-//     digit_order.c                            ... where they are no maps of bits
 //     shuffle.c                                rounds of shuffles that convert a distribution within warps
 //     scan.c  context.c                        reading of texts; arena and refusals
 //     calculator/                              what `tilec layout` alone uses: the algebra of layouts, CuTe's nested ones,

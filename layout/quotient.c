@@ -112,7 +112,7 @@ static void add_copies(LayoutContext *cx, QuotientSide *side, Layout *tv, int in
     else side->copies[side->copy_count++] = (OddCopies){extent / two, weight * two};
 }
 
-static void divide(LayoutContext *cx, Quotient *q, int number, const Layout *tv, int lanes) {
+static void divide(LayoutContext *cx, Quotient *q, int number, const Layout *tv) {
     QuotientSide *side = &q->sides[number];
     side->tv = tv;
     for (int input = 0; input < 2 && tv->bits; input++) add_input_bits(cx, side, input, layout_extent_in(tv, input), 1);
@@ -127,11 +127,15 @@ static void divide(LayoutContext *cx, Quotient *q, int number, const Layout *tv,
         }
     }
     if (!cx->failed && !tv->bits && !(side->tv = layout_finish(left))) layout_refuse(cx, "too many digits");
-    for (int bit = 0; bit < side->thread_bits && (int64_t)1 << bit < lanes; bit++)
-        if (side->thread_weight[bit] != (int64_t)1 << bit) layout_refuse(cx, "an odd digit of lanes");
     for (int i = 0; i < q->odd_count; i++)
         if (!q->odd[i].weight[number]) layout_refuse(cx, "an odd digit on one side");
-    if (!cx->failed) side->bits = distribution_to_linear(cx, side->tv, lanes);
+}
+
+// Until an odd digit stands in a warp.
+static int lanes_of(const QuotientSide *side, int most) {
+    int lanes = 1;
+    for (int bit = 0; bit < side->thread_bits && side->thread_weight[bit] == lanes && lanes < most; bit++) lanes *= 2;
+    return lanes;
 }
 
 // ---- both ----
@@ -163,8 +167,11 @@ Quotient quotient_of(LayoutContext *cx, const Layout *source, const Layout *dest
     if (tv_threads(source) != tv_threads(destination) || tv_threads(source) % lanes)
         layout_refuse(cx, "not of the same whole warps");
     if (!cx->failed && common_digits(cx, source, destination, q.dims)) find_odd(cx, &q);
-    if (!cx->failed) divide(cx, &q, 0, source, lanes);
-    if (!cx->failed) divide(cx, &q, 1, destination, lanes);
+    if (!cx->failed) divide(cx, &q, 0, source);
+    if (!cx->failed) divide(cx, &q, 1, destination);
+    if (cx->failed) return q;
+    q.lanes = lanes_of(&q.sides[1], lanes_of(&q.sides[0], lanes));
+    for (int i = 0; i < 2; i++) q.sides[i].bits = distribution_to_linear(cx, q.sides[i].tv, q.lanes);
     return q;
 }
 

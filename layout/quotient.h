@@ -34,6 +34,7 @@ typedef struct QuotientSide {
 
 typedef struct Quotient {
     QuotientSide sides[2];   // source, destination
+    int lanes;               // neighbouring threads whose numbers are bits on both sides: a warp, or groups in it
     int odd_count;
     OddDigit odd[QUOTIENT_ODD];
     int rank;
@@ -46,7 +47,7 @@ Linear distribution_to_linear(LayoutContext *cx, const Layout *tv, int lanes);
 // Of each dim of the tile, fastest first: powers of two and odd extents, with their strides. Refused where there are none.
 bool common_digits(LayoutContext *cx, const Layout *source, const Layout *destination, LayoutInput *dims);
 
-// Refused where digits have no common ones, an odd digit is taken apart, or lanes have one.
+// Refused where digits have no common ones, or an odd digit is taken apart.
 Quotient quotient_of(LayoutContext *cx, const Layout *source, const Layout *destination, int lanes);
 // How often a thread of that side does the same with another odd digit.
 int64_t quotient_repeats(const Quotient *q, int side);

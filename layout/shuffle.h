@@ -36,7 +36,7 @@ typedef struct ShufflePlan {
     ShuffleRepeat repeats[SHUFFLE_REPEATS];
 } ShufflePlan;
 
-// Refused where an element comes from another warp, where an odd digit stands at different places of the two sides, and
+// Refused where an element comes from another warp, or another group of the quotient's lanes, where an odd digit stands at different places of the two sides, and
 // where two lanes need different registers of one lane in a round. The layouts have exactly the tile's elements.
 ShufflePlan shuffle_plan(LayoutContext *cx, const Quotient *q, int element_bits);
 // The same of (register, lane, warp) -> tile, which both sides have as their only inputs.

@@ -2,8 +2,8 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/query.h"
-#include "layout/digit_order.h"
 #include "layout/shuffle.h"
+#include "passes/layout/digit_order.h"
 #include "passes/layout/layout_inference.h"
 #include "passes/layout/shared_choice.h"
 #include "passes/lower/lower.h"
@@ -40,12 +40,29 @@ static SharedMachine machine_of(const Target *target, const Buf *from, const Buf
     return (SharedMachine){memory_shape(target), stores, loads, loads && target_has(target, FEATURE_LDMATRIX_BYTES)};
 }
 
-static Cost through_shared(const PassContext *context, const SharedWay *way, int64_t warps) {
+typedef struct Through {
+    Cost cost;
+    const Layout *scratch;
+    bool by_loops;
+    SharedInstruction store, load;
+} Through;
+
+// By the quotient of bits, unless lanes have odd digits.
+static Through by_bits(const PassContext *context, const Buf *from, const Buf *to, const Quotient *q) {
     const Target *target = context->target;
-    int64_t wavefronts = shared_way_wavefronts(way);
+    LayoutContext cx = layout_context(context->arena);
+    int bits = type_bits(conversion_type(from, to));
+    int64_t warps = tv_threads(from->layout) / target->warp_lanes;
+    if (q->lanes < target->warp_lanes) return (Through){0};
+    SharedWay way = shared_way(&cx, q->sides[0].bits, q->sides[1].bits, bits, machine_of(target, from, to, bits),
+                               quotient_repeats(q, 0), quotient_repeats(q, 1));
+    if (cx.failed) return (Through){0};
+    const Layout *scratch = shared_way_layout(&cx, &way, q, bits);
+    int64_t wavefronts = shared_way_wavefronts(&way);
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory a warp, and a barrier", (long long)wavefronts);
-    return (Cost){true, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
+    Cost cost = {!cx.failed, warps * wavefronts * target->costs.wavefront + target->costs.barrier, text};
+    return (Through){cost, scratch, false, way.store.instruction, way.load.instruction};
 }
 
 static const char *compared(Arena *arena, Cost taken, Cost other) {
@@ -96,7 +113,7 @@ static int64_t wavefronts_in(const Target *target, const SharedAccessVec *access
 
 // Layouts whose odd digits stand in lanes, or at places that differ: all accesses of all warps are counted, in the layout
 // that costs them least.
-static ConversionWay by_loops(const PassContext *context, const Buf *from, const Buf *to) {
+static Through by_loops(const PassContext *context, const Buf *from, const Buf *to) {
     const Target *target = context->target;
     SharedAccessVec all = {0};
     AccessVec accesses = {0};
@@ -121,39 +138,35 @@ static ConversionWay by_loops(const PassContext *context, const Buf *from, const
     const char *text =
         arena_printf(context->arena, "%lld wavefronts of shared memory in all, and a barrier", (long long)wavefronts);
     Cost cost = {true, wavefronts * target->costs.wavefront + target->costs.barrier, text};
-    return (ConversionWay){.quarters = cost.quarters,
-                           .clocks = clocks_of(cost.quarters),
-                           .text = compared(context->arena, cost, (Cost){0}),
-                           .scratch = scratch,
-                           .by_loops = true};
+    return (Through){.cost = cost, .scratch = scratch, .by_loops = true};
 }
 
 // ---- the cheapest ----
 
 ConversionWay conversion_between(const PassContext *context, const Buf *from, const Buf *to) {
     EXPECT(context->failure, from->layout && to->layout, "a conversion of '%s' without layouts", from->name);
-    if (!has_exactly(from->layout, from) || !has_exactly(to->layout, to)) return by_loops(context, from, to);
     int bits = type_bits(conversion_type(from, to));
     int64_t warps = tv_threads(from->layout) / context->target->warp_lanes;
-    LayoutContext cx = layout_context(context->arena), trial = cx;
-    Quotient q = quotient_of(&cx, from->layout, to->layout, context->target->warp_lanes);
-    if (cx.failed) return by_loops(context, from, to);
-    ShufflePlan plan = shuffle_plan(&cx, &q, bits);
-    SharedWay way =
-        shared_way(&trial, q.sides[0].bits, q.sides[1].bits, bits, machine_of(context->target, from, to, bits),
-                   quotient_repeats(&q, 0), quotient_repeats(&q, 1));
-    ConversionWay best = {.store = way.store.instruction, .load = way.load.instruction};
-    Cost shuffles = {.text = "no shuffles"}, through = {.text = ""};
-    if (!trial.failed) best.scratch = shared_way_layout(&trial, &way, &q, bits);
-    if (!trial.failed) through = through_shared(context, &way, warps);
-    if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
-    best.within_warps = shuffles.possible && (!through.possible || shuffles.quarters <= through.quarters);
-    if (!best.within_warps && !through.possible) return by_loops(context, from, to);
-    Cost taken = best.within_warps ? shuffles : through, other = best.within_warps ? through : shuffles;
-    best.quarters = taken.quarters;
-    best.clocks = clocks_of(taken.quarters);
-    best.text = compared(context->arena, taken, other);
-    return best;
+    LayoutContext cx = layout_context(context->arena);
+    Cost shuffles = {.text = "no shuffles"};
+    Through through = {.cost = {0}};
+    if (has_exactly(from->layout, from) && has_exactly(to->layout, to)) {
+        Quotient q = quotient_of(&cx, from->layout, to->layout, context->target->warp_lanes);
+        if (!cx.failed) through = by_bits(context, from, to, &q);
+        ShufflePlan plan = shuffle_plan(&cx, &q, bits);
+        if (!cx.failed) shuffles = by_shuffles(context, &plan, bits, warps);
+    }
+    if (!through.cost.possible) through = by_loops(context, from, to);
+    bool within_warps = shuffles.possible && shuffles.quarters <= through.cost.quarters;
+    Cost taken = within_warps ? shuffles : through.cost, other = within_warps ? through.cost : shuffles;
+    return (ConversionWay){.within_warps = within_warps,
+                           .quarters = taken.quarters,
+                           .clocks = clocks_of(taken.quarters),
+                           .text = compared(context->arena, taken, other),
+                           .scratch = through.scratch,
+                           .by_loops = through.by_loops,
+                           .store = through.store,
+                           .load = through.load};
 }
 
 ConversionWay conversion_way(const PassContext *context, const Stmt *copy) {

@@ -13,6 +13,7 @@
 //     layout_cost.c            ... what conversions, and items under a map, cost
 //     layout_search.c          ... other layouts and maps, where they cost less
 //     conversion_way.c         the cheapest way between two layouts of a fragment
+//     digit_order.c            ... by plain loops: the layout of the tile
 //     stage_through_shared.c   stage-through-shared: declares the shared memory that lowering needs
 //     swizzle_allocation.c     swizzle-allocation: layouts and offsets of shared buffers
 //     shared_choice.c          ... the layout that costs the accesses of a buffer least

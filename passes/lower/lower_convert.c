@@ -116,6 +116,9 @@ static Buf *exchange(const Convert *c, Buf *words) {
     int64_t local = plan->local < 0 ? 0 : (int64_t)1 << plan->local;
     if (plan->local < 0) {
         base = image_of(arena, lower_thread(c->lower), plan->thread_weight, plan->lane_base, plan->thread_bits, NULL);
+        int64_t group = (int64_t)1 << plan->lane_bits, warp = c->lower->target->warp_lanes;
+        Expr *first = e_over(arena, e_rem(arena, lower_thread(c->lower), warp), group);
+        if (group < warp) base = e_add(arena, e_times(arena, first, group), base);
         base = lower_named(c->lower, "from", base, c->loc, c->out);
     }
     Buf *got = array(c, "got", c->word, plan->rounds);

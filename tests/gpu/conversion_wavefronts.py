@@ -26,7 +26,7 @@ COUNTER = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_"
 
 def expected(conversions, conversion, decision):
     """[stores, loads] of the CTA; None: another way, or one without a price."""
-    way, layout, mechanisms, note = decision
+    way, layout, mechanisms, _, note = decision
     printed = re.search(r"(\d+) wavefronts of shared memory a warp", note)
     if way != "shared" or not printed:
         return None

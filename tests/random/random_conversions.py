@@ -388,6 +388,16 @@ def quotient(conversion):
                                  destination=Layout(bits(sides[1].threads), bits(sides[1].values)))
 
 
+def same_odd_places(conversion):
+    """The odd digits, copies too, stand at the same places of threads, or in values, on both sides."""
+    places = []
+    for side in (conversion.source, conversion.destination):
+        digits = {d for d in side.threads + side.values if d[1]}
+        weights = [(math.prod(d[0] for d in side.threads[:n]), d[0], d[1]) for n, d in enumerate(side.threads) if d[0] % 2]
+        places.append((digits, weights, {d for d in side.values if d[0] % 2}))
+    return places[0] == places[1]
+
+
 def optimum(conversion, matrices):
     """Of a quotient. No way has fewer wavefronts than each side by itself, without conflicts, with the widest vectors that both have.
 
@@ -493,6 +503,8 @@ def problems(conversion, decision, target, counts):
         yield f"takes the dearer way: {note}"
     if way == "shared" and within(conversion, LANES) and len(clocks) < 2:
         counts["shared: not compared with shuffles"] += 1
+        if same_odd_places(conversion):
+            yield f"is not compared with shuffles: {note}"
     if not clocks:
         yield f"a way without a price: {note}"
     if way != "shared":

@@ -36,6 +36,10 @@ if(TARGET tilec)
   # Conversions of fragments: right, by the cheapest way, with the wavefronts that are printed; 2,000 in tier 2.
   add_test(NAME random_conversions COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
                                            $<TARGET_FILE:tilec> --count 100)
+  add_test(NAME random_conversions_odd COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
+                                               $<TARGET_FILE:tilec> --profile odd --count 60)
+  add_test(NAME random_conversions_odd_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
+                                                    $<TARGET_FILE:tilec> --profile odd --seed 1000 --count 1000)
   foreach(target sm_80 sm_90a sm_120a)
     add_test(NAME random_conversions_${target} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_conversions.py
                                                        $<TARGET_FILE:tilec> --count 2000 --target ${target})
@@ -56,7 +60,7 @@ if(TARGET tilec)
                                           --count 8)
   add_test(NAME random_placements_more COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_placements.py $<TARGET_FILE:tilec>
                                                --count 100 --seed 1000 --target sm_80)
-  set_tests_properties(random_conversions random_placements random_placements_more PROPERTIES TIMEOUT 600)
+  set_tests_properties(random_conversions random_conversions_odd random_conversions_odd_more random_placements random_placements_more PROPERTIES TIMEOUT 600)
   # Sources of the same meaning have the same plan: 20 of each family in tier 2.
   foreach(count 2 20)
     add_test(NAME plans_${count} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/plans.py $<TARGET_FILE:tilec> ${PROJECT_SOURCE_DIR}
@@ -65,8 +69,8 @@ if(TARGET tilec)
   endforeach()
   tilec_tier("release:1" plans_2)
   tilec_tier("release:2" plans_20)
-  tilec_tier("release:1" random_conversions random_placements)
-  tilec_tier("release:2" random_placements_more)
+  tilec_tier("release:1" random_conversions random_conversions_odd random_placements)
+  tilec_tier("release:2" random_conversions_odd_more random_placements_more)
   tilec_tier("release:1;debug:1" random_shapes random_gemm_sm_80 random_gemm_sm_90a wgmma_shapes random_programs random_programs_lanes
              random_programs_products random_programs_channels)
   tilec_tier("release:1" folded_code)

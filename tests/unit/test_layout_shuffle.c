@@ -19,18 +19,19 @@ static void swap(int *order, int i, int j) {
 typedef struct Digits {
     int count, threads, order[16];
     int64_t extents[16], strides[16];
-    bool odd_warps;
+    int odd_thread;   // the place of an odd digit of threads among them; 0: there is none
 } Digits;
 
-// Lanes and warps first, of twos, or with an odd number of warps; some are copies.
+// Lanes and warps first, of twos, but for an odd digit; some are copies.
 static const Layout *spread(Arena *arena, const Digits *digits, int copies) {
     Layout *tv = layout_new(arena, 2, 1);
     int left = digits->threads, last = digits->order[digits->count - 1];
     for (int i = 0; i < digits->count; i++) {
         int d = digits->order[i];
         bool thread = digits->extents[d] == 2 && left-- > 0;
-        if (digits->odd_warps && i == 5) layout_add(tv, TV_THREAD, digits->extents[last], digits->strides[last], 0);
-        if (digits->odd_warps && d == last) continue;
+        if (digits->odd_thread && i == digits->odd_thread)
+            layout_add(tv, TV_THREAD, digits->extents[last], digits->strides[last], 0);
+        if (digits->odd_thread && d == last) continue;
         if (thread && left < copies)
             layout_add(tv, TV_THREAD, 2, 0, 0), layout_add(tv, TV_VALUE, 2, digits->strides[d], 0);
         else layout_add(tv, thread ? TV_THREAD : TV_VALUE, digits->extents[d], digits->strides[d], 0);
@@ -40,7 +41,7 @@ static const Layout *spread(Arena *arena, const Digits *digits, int copies) {
 
 // An odd digit is the last in the order, and anywhere in the tile.
 static Pair random_digits(Arena *arena, bool odd, int copies) {
-    Digits digits = {.threads = 5 + (int)below(2), .odd_warps = odd && below(2)};
+    Digits digits = {.threads = 5 + (int)below(2), .odd_thread = odd && below(2) ? 3 + (int)below(3) : 0};
     int64_t stride = 1;
     digits.count = digits.threads + 1 + (int)below(4);
     int low = digits.count - odd, at = odd ? (int)below(digits.count) : digits.count;
@@ -53,9 +54,9 @@ static Pair random_digits(Arena *arena, bool odd, int copies) {
     for (int n = 0; n < 8; n++) swap(digits.order, (int)below(low), (int)below(low));
     const Layout *source = spread(arena, &digits, copies);
     for (int n = (int)below(5); n > 0; n--) {
-        int warp = digits.threads - 5, a = (int)below(low), b = (int)below(low);
-        bool crosses = warp && ((a == 5) != (b == 5)) && below(8);
-        if (!crosses) swap(digits.order, a, b);
+        int first = digits.odd_thread ? digits.odd_thread : 5, a = (int)below(low), b = (int)below(low);
+        bool crosses = (a >= first && a < digits.threads) != (b >= first && b < digits.threads);
+        if (!crosses || !below(8)) swap(digits.order, a, b);
     }
     return (Pair){source, spread(arena, &digits, 0)};
 }
@@ -105,7 +106,7 @@ static void check_element(const ShufflePlan *plan, const Pair *pair, int64_t thr
     for (int b = 0; b < plan->thread_bits; b++) bits |= (uint64_t)(thread / plan->thread_weight[b] % 2) << b;
     uint64_t round = word ^ image(plan->swap_destination, bits), warps = bits >> plan->lane_bits << plan->lane_bits;
     uint64_t lane = image(plan->lane_base, bits) ^ image(plan->lane_step, round);
-    int64_t giver = thread / LANES * LANES + (int64_t)lane;
+    int64_t giver = (thread >> plan->lane_bits << plan->lane_bits) + (int64_t)lane;
     bool local = plan->local >= 0 && round < (uint64_t)1 << plan->local;
     if (local) assert_int_equal(giver, thread);
     uint64_t packed = (image(plan->sent, round) ^ image(plan->swap_source, warps | lane)) << plan->unit | within;

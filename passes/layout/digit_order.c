@@ -1,4 +1,4 @@
-#include "layout/digit_order.h"
+#include "passes/layout/digit_order.h"
 #include <string.h>
 
 enum { MOST_DIGITS = 24, MOST_LANES = 64, MOST_COUNTED = 1 << 22 };   // elements that a search counts
