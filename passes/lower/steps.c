@@ -13,9 +13,10 @@ static void add_steps(Steps *steps, int64_t extent, int64_t stride, int64_t weig
 // Of a tile whose coordinates have digits (NULL: any): one that reaches across several is taken apart where they begin.
 static void add_mode(Steps *steps, const LayoutMode *mode, int64_t weight, const LayoutInput *digits) {
     int64_t stride = mode->stride, extent = mode->extent, begin = 1;
-    for (int d = 0; digits && d < digits->count && stride; begin *= digits->modes[d++].extent) {
+    for (int d = 0; digits && d < digits->count; begin *= digits->modes[d++].extent) {
+        if (stride == 0 || begin <= stride || begin % stride) continue;
         int64_t below = begin / stride;
-        if (begin <= stride || begin % stride || below >= extent || extent % below) continue;
+        if (below >= extent || extent % below) continue;
         add_steps(steps, below, stride, weight, mode->out);
         stride = begin, extent /= below, weight *= below;
     }
