@@ -12,23 +12,32 @@ static Buf *fragment_of(Arena *arena, Type type, const char *layout) {
     return buf;
 }
 
-// Of maps that bits do not say: no more than vectors without conflicts take, 128 bytes of a warp at a time.
-static void a_price_by_loops_is_a_lower_bound(void **state) {
+// No less than vectors without conflicts take, 128 bytes of a warp at a time. By loops where columns are 8 x 3 of the one
+// and 3 x 8 of the other.
+static void prices_have_a_lower_bound(void **state) {
     static const Type types[] = {TYPE_I8, TYPE_F16, TYPE_F32, TYPE_F64};
-    for (int i = 0; i < COUNT_OF(types); i++) {
+    static const struct {
+        const char *from, *to;
+        bool by_loops;
+    } pairs[] = {{"(32,24):(1@0,1@1)", "((8,4),(8,3)):((3@1,8@0),(1@0,1@1))", false},
+                 {"((8,4),(3,8)):((1@1,1@0),(8@1,4@0))", "((8,4),(3,8)):((3@1,1@0),(1@1,4@0))", true}};
+    for (int i = 0; i < COUNT_OF(types) * COUNT_OF(pairs); i++) {
         Arena *arena = *state;
+        Type type = types[i / COUNT_OF(pairs)];
         PassContext context = {.arena = arena, .target = target_named("sm_90a")};
         const WarpCosts *costs = &context.target->costs;
-        const Buf *rows = fragment_of(arena, types[i], "(32,24):(1@0,1@1)");
-        const Buf *columns = fragment_of(arena, types[i], "((8,4),(8,3)):((3@1,8@0),(1@0,1@1))");
-        ConversionWay way = conversion_between(&context, rows, columns);
-        int64_t tile = 32 * 24 * type_bytes(types[i]);
-        assert_int_equal(way.clocks, 0);
-        assert_int_equal(way.quarters, 2 * tile / 128 * costs->wavefront + costs->barrier);
+        const Buf *from = fragment_of(arena, type, pairs[i % COUNT_OF(pairs)].from);
+        const Buf *to = fragment_of(arena, type, pairs[i % COUNT_OF(pairs)].to);
+        ConversionWay way = conversion_between(&context, from, to);
+        int64_t least = 2 * 32 * 24 * type_bytes(type) / 128 * costs->wavefront + costs->barrier;
+        assert_int_equal(way.by_loops, pairs[i % COUNT_OF(pairs)].by_loops);
+        assert_false(way.within_warps);
+        assert_true(way.quarters >= least && way.clocks * COST_CLOCK >= way.quarters);
+        assert_non_null(way.scratch);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {IN_ARENA(a_price_by_loops_is_a_lower_bound)};
+    const struct CMUnitTest tests[] = {IN_ARENA(prices_have_a_lower_bound)};
     return run(tests);
 }
