@@ -119,6 +119,12 @@ static Value emit_vote(Gen *gen, const OpCall *call) {
     return CALL(gen, name, gen->types.i1, all_lanes(gen), emit_expr(gen, ARG_EXPR(gen, call, VOTE_ANY, x)));
 }
 
+static Value emit_byte_perm(Gen *gen, const OpCall *call) {
+    return CALL(gen, "llvm.nvvm.prmt", gen->types.i32, emit_expr(gen, ARG_EXPR(gen, call, BYTE_PERM, a)),
+                emit_expr(gen, ARG_EXPR(gen, call, BYTE_PERM, b)),
+                emit_expr(gen, ARG_EXPR(gen, call, BYTE_PERM, selector)));
+}
+
 static Value emit_elect(Gen *gen, const OpCall *call) {
     (void)call;
     if (target_has(gen->target, FEATURE_MBARRIER)) {   // elect.sync came with Hopper, as they did
@@ -145,5 +151,6 @@ const OpEmitter sync_emitters[OP_COUNT] = {
     [OP_SHFL_IDX] = {.value = emit_shuffle},
     [OP_VOTE_ANY] = {.value = emit_vote},
     [OP_VOTE_ALL] = {.value = emit_vote},
+    [OP_BYTE_PERM] = {.value = emit_byte_perm},
     [OP_ELECT] = {.value = emit_elect},
 };

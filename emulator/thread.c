@@ -241,6 +241,33 @@ static void vote(Agent *agent, const Instr *in, const Call *call) {
     for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = result;
 }
 
+static void permute_bytes(Agent *agent, const Instr *in, const Call *call) {
+    const Lanes *a = value_of(agent, &CALL_ARG(call, BYTE_PERM, a)),
+                *b = value_of(agent, &CALL_ARG(call, BYTE_PERM, b));
+    const Lanes *selector = value_of(agent, &CALL_ARG(call, BYTE_PERM, selector));
+    Lanes out = {0};   // apart from the operands: their slots may be the result's
+    for (Mask m = call_mask(agent, in); m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        uint64_t bytes = (uint64_t)b->i[l] << 32 | (uint32_t)a->i[l], result = 0;
+        for (int i = 0; i < 4; i++) result |= (bytes >> (selector->i[l] >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+        out.i[l] = (int64_t)result;
+    }
+    agent->regs[in->dst] = out;
+}
+
+// At tile stage, where all warps are one.
+static void any_element(Agent *agent, const Instr *in, const Call *call) {
+    const Mem *mem = machine_mem(agent->cta->machine, CALL_ARG(call, ANY, x).place->mem);
+    int64_t elements = 1;
+    bool result = false;
+    for (int d = 0; d < mem->rank; d++) elements *= mem->shape[d];
+    const uint8_t *data = mem_data(agent->cta, mem);
+    spend(agent, elements, 1);
+    for (int64_t n = 0; n < elements && state_readable(agent, mem, n, 1, 0); n++)
+        result |= element_load(mem->type, data + n * mem->bytes).i != 0;
+    for (int l = 0; l < LANES; l++) agent->regs[in->dst].i[l] = result;
+}
+
 static void elect(Agent *agent, const Instr *in, const Call *call) {
     (void)call;
     int first = __builtin_ctz(agent->mask);
@@ -303,6 +330,8 @@ const OpHandler thread_handlers[OP_COUNT] = {
     [OP_SHFL_IDX] = {.with_result = shuffle},
     [OP_VOTE_ANY] = {.with_result = vote},
     [OP_VOTE_ALL] = {.with_result = vote},
+    [OP_BYTE_PERM] = {.with_result = permute_bytes},
+    [OP_ANY] = {.with_result = any_element},
     [OP_ELECT] = {.with_result = elect},
     [OP_PRINT] = {.with_result = print_op},
     [OP_ASSERT] = {.with_result = assert_op},

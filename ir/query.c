@@ -251,11 +251,11 @@ bool is_single_thread(const Stmt *stmt) {
     return stmt->call.op == OP_PRINT;
 }
 
-// A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier.
+// A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier. `any` is each warp's.
 static bool is_effect(const Expr *expr, const void *what) {
     (void)what;
     return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_PEER &&
-           expr->call.op != OP_CLUSTER_RANK;
+           expr->call.op != OP_CLUSTER_RANK && expr->call.op != OP_ANY;
 }
 
 bool binds_effect(const Stmt *stmt) {

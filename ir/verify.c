@@ -323,6 +323,8 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
         set_depends(v, var, depends);
         return;
     }
+    if (stmt->let.value && expr_depends(v, stmt->let.value).warp)
+        REPORT(v, stmt->loc, T_IR_PLACE, op_info(OP_ANY)->text, "in a variable: name it by `let`");
     if (var->kind != VAR_MUTABLE) REPORT(v, stmt->loc, T_NOT_ASSIGNABLE, var->name);
     if (stmt->kind == STMT_VAR) {
         declare_name(v, var, var->name, stmt->loc);
@@ -462,6 +464,7 @@ static void check_conditional(Verifier *v, Context c, const Stmt *stmt) {
     if (is_block_level(&c) && !is_wait(stmt)) check_copied(v, &c, condition, "a condition of the block", stmt->loc);
     Depends depends = expr_depends(v, condition);
     c.divergent |= depends.thread && !depends.unknown;   // threads may load equal values
+    c.by_warp |= depends.warp;
     c.guards |= named_iterators(v, condition);
     c.conditional = true;
     c.nested |= loop || holds == -1;
@@ -625,7 +628,36 @@ static void check_place(Verifier *v, const Context *c, const Stmt *stmt) {
     if (c->kind == FUNC_KERNEL && !c->grid && works) REPORT(v, stmt->loc, T_MISPLACED, "a kernel outside of its grid");
 }
 
+// Each warp has an answer of its own: what stands below may touch nothing that warps share.
+#define OF_A_WARP "under a condition that each warp has of its own, any(..)"
+
+static bool is_of_warp(const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_IF:
+    case STMT_BLOCK:
+    case STMT_FOR:
+    case STMT_ASSUME: return true;
+    case STMT_DECL: return stmt->decl->scope == SCOPE_FRAGMENT;
+    case STMT_STORE: return stmt->store.buf->scope == SCOPE_FRAGMENT;
+    case STMT_CALL: break;
+    default: return false;
+    }
+    bool tiles = is_call(stmt, OP_COPY) || is_call(stmt, OP_FILL) || is_reduction(stmt);
+    for (int i = 0; i < stmt->call.count; i++) {
+        const Region *region = stmt->call.args[i].region;
+        if (region && region->buf->scope != SCOPE_FRAGMENT) return false;
+    }
+    return tiles;
+}
+
+static void check_of_warp(Verifier *v, const Context *c, const Stmt *stmt) {
+    if (!c->by_warp || c->thread || c->dead || is_of_warp(stmt)) return;
+    REPORT(v, stmt->loc, T_IR_PLACE, stmt->kind == STMT_CALL ? op_info(stmt->call.op)->text : "a statement", OF_A_WARP);
+}
+
 static void check_stmt(Verifier *v, const Context *c, const Stmt *stmt) {
+    check_of_warp(v, c, stmt);
     check_attrs(v, stmt->attrs, 's', stmt->loc);
     check_mechanism(v, stmt);
     check_map(v, c, stmt);

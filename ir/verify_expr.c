@@ -29,11 +29,13 @@ static bool depends_visit(Visitor *visitor, Expr *e) {
         if (known) {
             found->iterators |= known->iterators;
             found->thread |= known->thread;
+            found->warp |= known->warp;
             found->unknown |= known->unknown;
         }
         found->varies |= !known || known->varies;
         found->unknown |= e->var->kind == VAR_MUTABLE;
     }
+    found->warp |= e->kind == EXPR_CALL && e->call.op == OP_ANY;
     bool memory = e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
     found->varies |= memory;
     found->unknown |= memory;

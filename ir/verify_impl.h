@@ -35,6 +35,7 @@ typedef struct Context {
     FuncKind kind;
     bool grid, thread, parallel, breakable, role;
     bool divergent;                // under a condition or loop that names the thread index
+    bool by_warp;                  // under a condition that each warp has of its own: any(..)
     uint64_t parallel_iterators;   // bits of those with more than one iteration
     uint64_t guards;               // bits of those that conditions around it name
     bool nested;                   // in a loop, or under a condition that is no constant
@@ -51,6 +52,7 @@ typedef struct Depends {
     const Map *of;        // Var -> Depends, for the walk
     uint64_t iterators;   // of enclosing parallel loops
     bool thread;          // the thread index
+    bool warp;            // what a warp is told of its own elements: any(..)
     bool varies;          // not constant once loops are unrolled
     bool unknown;         // memory or a `var`: possibly on anything
     bool ranged;          // an iterator with constant bounds, or a let that is a constant:

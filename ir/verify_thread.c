@@ -307,6 +307,8 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (op_is(info->id, OP_CLASS_ATOMIC)) check_atomic(v, info, args, loc);
     bool asks = info->id == OP_VOTE_ANY || info->id == OP_VOTE_ALL || info->id == OP_ASSERT;
     if (asks && args[0].value->type != TYPE_BOOL) REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].value->type));
+    if (info->id == OP_ANY && args[0].region->buf->type != TYPE_BOOL)
+        REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].region->buf->type));
     if (info->id == OP_CP_ASYNC) check_cp_async(v, info, count, args, loc);
     if (info->id == OP_LDMATRIX || info->id == OP_STMATRIX) check_matrices(v, info, args, loc);
     if (info->id == OP_LDMATRIX_BYTES) check_byte_matrices(v, info, args, loc);

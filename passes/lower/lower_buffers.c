@@ -157,9 +157,21 @@ Expr *lower_call_guard(Lower *lower, int count, const Arg *args) {
     return guard;
 }
 
+// any(x): the lanes of a warp tell each other of their slots.
+static Expr *lower_any(Lower *lower, const Expr *any) {
+    Arena *arena = lower->arena;
+    const Buf *fragment = ARG(any, ANY, x).region->buf;
+    Buf *local = lower_local(lower, (Buf *)fragment);
+    Expr *own = e_bool(arena, false);
+    for (int64_t v = 0; v < tv_values(fragment->layout); v++)
+        own = e_binary(arena, BIN_LOGICAL_OR, own, e_load1(arena, local, e_int(arena, v)));
+    return e_call1(arena, OP_VOTE_ANY, own);
+}
+
 static Expr *lower_node(Mapper *mapper, Expr *expr) {
     Lower *lower = mapper->user;
     if (expr->kind == EXPR_LOAD) return lower_load(lower, expr);
+    if (is_expr_call(expr, OP_ANY)) return lower_any(lower, expr);
     bool element = expr->kind == EXPR_CALL && op_is(expr->call.op, OP_CLASS_ELEMENT);
     Expr *guard = element ? lower_call_guard(lower, expr->call.count, expr->call.args) : NULL;
     return guard ? e_select(lower->arena, guard, expr, e_zero(lower->arena, expr->type)) : expr;
