@@ -61,8 +61,8 @@ bool wgmma_named(const char *name, WgmmaInfo *out) {
            out->k * types->bits == K_BITS;
 }
 
-bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
-                WgmmaInfo *out) {
+static bool find_one(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
+                     WgmmaInfo *out) {
     char name[64];
     bool mixed = strcmp(a_type, b_type) != 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -75,6 +75,19 @@ bool wgmma_find(const Target *target, const char *a_type, const char *b_type, co
         return false;
     }
     return false;
+}
+
+bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
+                WgmmaInfo *out) {
+    WgmmaInfo rest;
+    if (n <= WGMMA_COLUMNS || n / 2 + WGMMA_ROOM > target->registers_thread)
+        return find_one(target, a_type, b_type, acc_type, n, out);
+    bool several = find_one(target, a_type, b_type, acc_type, WGMMA_COLUMNS, out) &&
+                   find_one(target, a_type, b_type, acc_type, n - WGMMA_COLUMNS, &rest);
+    if (!several) return find_one(target, a_type, b_type, acc_type, n, out);
+    out->n = n;
+    snprintf(out->acc_layout, sizeof out->acc_layout, ACC, n / STEP);
+    return true;
 }
 
 // ---- operands in shared memory ----

@@ -25,8 +25,8 @@ const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stm
                                int64_t warpgroups, int64_t threads) {
     GemmOp gemm = gemm_of(stmt);
     const char *instruction = wgmma_pairs(arena, kernel, stmt, info) ? info->a_paired : info->a_layout;
-    return fragment_of_instruction(arena, instruction, region_extent(gemm.acc, 0), region_extent(gemm.a, 1), warpgroups,
-                                   1, threads);
+    return fragment_of_instruction(arena, instruction, region_extent(gemm.acc, 0), buf_extent(gemm.a->buf, 1),
+                                   warpgroups, 1, threads);
 }
 
 // ---- digits as expressions ----
@@ -102,7 +102,7 @@ static Piece piece_from(const LayoutInput *values, int64_t stride, int out, int6
 Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, Expr *value) {
     Expr *slot = e_int(arena, 0);
     int64_t place = 1, total = tv_values(seen);
-    if (!same_modes(&seen->in[TV_THREAD], &own->in[TV_THREAD]) || tv_values(own) != total) return NULL;
+    if (!same_modes(&seen->in[TV_THREAD], &own->in[TV_THREAD]) || tv_values(own) > total) return NULL;   // seen: padded
     for (int i = 0; i < own->in[TV_VALUE].count; i++) {
         LayoutMode left = own->in[TV_VALUE].modes[i];
         while (left.extent > 1) {

@@ -234,7 +234,7 @@ static void collect_scalar(Inference *inference, Item *item) {
 // (For copies that `select` chose this is already known.)
 static void check_tma(Inference *inference, const Stmt *copy) {
     TmaPanels panels;
-    const char *why = tma_panels_problem(copy_tile(copy)->buf, &panels);
+    const char *why = tma_boxes_problem(copy_tile(copy)->buf, &panels);
     if (why) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
 }
 

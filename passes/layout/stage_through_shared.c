@@ -318,7 +318,7 @@ static bool runs_over(Arena *arena, Stmt *stmt, const Region *from, const Buf *t
     TileLoop loop;
     TileAccessVec accesses = {0};
     const Layout *map = stmt_layout(stmt);
-    if (!is_loop(stmt, LOOP_PARALLEL) || !map || !from->buf->layout) return false;
+    if (!is_loop(stmt, LOOP_PARALLEL) || !map || !from->buf->layout || !region_is_whole(from)) return false;
     if (!layout_equal(map, from->buf->layout) || !tile_loop_of(arena, stmt, &loop)) return false;
     if (block_any(&loop.body, leaves_registers, NULL)) return false;
     tile_accesses(arena, &loop, &accesses);

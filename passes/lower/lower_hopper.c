@@ -66,7 +66,7 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     int64_t extents[TENSOR_MAP_RANK];
     int rank = region_rank(tile);
     *out = (Boxes){.tile = tile, .region = region};
-    if (!is_possible(lower, copy, tma_panels_problem(tile->buf, &out->panels))) return false;
+    if (!is_possible(lower, copy, tma_boxes_problem(tile->buf, &out->panels))) return false;
     EXPECT(lower->context->failure, rank >= 1 && rank <= TENSOR_MAP_RANK && region->count <= TENSOR_MAP_RANK,
            "a box of rank %d of a tensor of rank %d", rank, region->count);
     EXPECT(lower->context->failure, out->panels.columns * out->panels.count == region_extent(tile, rank - 1),
@@ -278,7 +278,9 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     Arena *arena = store->arena;
     const Region *to = store->copy.dst;
     int64_t group = target_warpgroup(lower->target), rows = store->shape.rows;
-    int64_t first = (box->row / rows * buf_extent(store->copy.src->buf, 1) + box->column) * rows / group;
+    const Region *from = store->copy.src;
+    int64_t column = box->column + from->dims[1].start->integer;   // of the fragment
+    int64_t first = (box->row / rows * buf_extent(from->buf, 1) + column) * rows / group;
     push_loops(store, first, box->columns * rows / group);
     push_columns(store, buf, box, first);
     block_call(arena, store->out, store->loc, OP_FENCE_ASYNC, 0, NULL);
@@ -427,25 +429,34 @@ static Arg left_operand(Products *p, int64_t strip, int64_t k) {
     const Region *a = p->gemm.a;
     int64_t rows = p->strips * p->info.m, group = target_warpgroup(lower->target);
     if (!p->registers) return operand_place(lower, &p->a, strip * p->info.m, k, rows);
-    Expr *first = e_int(lower->arena, (strip * region_extent(a, 1) + k) * p->info.m / group);
+    int64_t column = a->dims[1].start->integer + k;
+    Expr *first = e_int(lower->arena, (strip * buf_extent(a->buf, 1) + column) * p->info.m / group);
     return arg_element(lower->arena, lower_local(lower, a->buf), first);
 }
 
-static void push_run(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
+// `columns` of the accumulator from `from` on: those of one instruction.
+static void push_run(Products *p, int64_t strip, int64_t from, int64_t columns, int64_t k, int64_t steps, Block *out) {
     Lower *lower = p->lower;
     Arena *arena = lower->arena;
     const WgmmaInfo *info = &p->info;
     bool mixed = strcmp(info->a_type, info->b_type) != 0;
-    const char *shape = arena_printf(arena, "m%dn%dk%d_%s_%s%s%s", info->m, info->n, info->k, info->acc_type,
+    const char *shape = arena_printf(arena, "m%dn%dk%d_%s_%s%s%s", info->m, (int)columns, info->k, info->acc_type,
                                      info->a_type, mixed ? "_" : "", mixed ? info->b_type : "");
-    Expr *first = e_int(arena, strip * info->m * info->n / target_warpgroup(lower->target));
+    Expr *first = e_int(arena, (strip * info->n + from) * info->m / target_warpgroup(lower->target));
     Arg args[OPERAND_INDEX(WGMMA, end)] = {
-        arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, 0, k, 0),
+        arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, from, k, 0),
         arg_element(arena, lower_local(lower, p->gemm.acc->buf), first), arg_int(arena, steps)};
     if (!p->registers) set_described(lower, &p->a, &args[OPERAND_INDEX(WGMMA, a_form)]);
     set_described(lower, &p->b, &args[OPERAND_INDEX(WGMMA, b_form)]);
     if (k == 0) args[OPERAND_INDEX(WGMMA, accumulate)] = arg_value(p->gemm.accumulate);
     block_call(arena, out, p->loc, OP_WGMMA, COUNT_OF(args), args);
+}
+
+static void push_runs(Products *p, int64_t strip, int64_t k, int64_t steps, Block *out) {
+    for (int64_t from = 0; from < p->info.n; from += WGMMA_COLUMNS) {
+        int64_t rest = p->info.n - from;
+        push_run(p, strip, from, rest < WGMMA_COLUMNS ? rest : WGMMA_COLUMNS, k, steps, out);
+    }
 }
 
 // Both operands must have k in the same order.
@@ -479,7 +490,7 @@ void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     if (!fenced) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)
         for (int64_t strip = 0; strip < p.strips; strip++)
-            push_run(&p, strip, at, (run < k - at ? run : k - at) / p.info.k, out);
+            push_runs(&p, strip, at, (run < k - at ? run : k - at) / p.info.k, out);
     block_call(arena, out, stmt->loc, OP_WGMMA_COMMIT, 0, NULL);
     if (!stmt->call.is_async) BLOCK_CALL(arena, out, stmt->loc, OP_WGMMA_WAIT, arg_int(arena, 0));
 }

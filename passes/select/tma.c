@@ -35,16 +35,23 @@ static const char *swizzle_problem(const Buf *shared, const TmaPanels *panels) {
     return row_bytes(shared) % panels->swizzle ? "the rows of a tile must be a multiple of 32 bytes" : NULL;
 }
 
+#define TOO_MANY_ROWS "a tile has more rows than the 256 of a box of TMA"
+
+// Of a panel: those of a box, where there is no swizzle; one of matrix operands may have more than TMA copies at a time.
+static int64_t most_rows(int span) {
+    return span ? INT64_MAX : (int64_t)tma_facts.max_box;
+}
+
 // Panels of one swizzle span, or without swizzle (0).
 static const char *panels_in(const Buf *shared, int span, TmaPanels *out) {
     TmaTile tile;
     const char *why = tile_of(shared, span, &tile);
     if (why) return why;
-    TmaBoxes boxes = tma_boxes(&tile, tma_facts.max_box);
+    TmaBoxes boxes = tma_boxes(&tile, most_rows(span));
     int last = tile.rank - 1;
     *out = (TmaPanels){1, boxes.extent[last], boxes.count[last], span};
     for (int d = 0; d < last; d++) {
-        if (boxes.count[d] > 1) return "a tile has more rows than the 256 of a box of TMA";
+        if (boxes.count[d] > 1) return TOO_MANY_ROWS;
         out->rows *= tile.extent[d];
     }
     return span ? swizzle_problem(shared, out) : plain_problem(shared, out);
@@ -100,6 +107,13 @@ const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
                    : of_plain;
 }
 
+// The same for boxes.
+const char *tma_boxes_problem(const Buf *shared, TmaPanels *out) {
+    for (int d = shared->stage_dims; d < shared->rank - 1; d++)
+        if (buf_extent(shared, d) > (int64_t)tma_facts.max_box) return TOO_MANY_ROWS;
+    return tma_panels_problem(shared, out);
+}
+
 // The widest span that the tile's shape allows, whatever its layout.
 static const char *widest_span(const Buf *shared, TmaPanels *out) {
     const char *why = NULL;
@@ -124,7 +138,7 @@ static const Layout *layout_of(Arena *arena, const Buf *shared, const TmaPanels 
     TmaTile tile;
     const char *why = tile_of(shared, panels->swizzle, &tile);
     EXPECT(arena_failure(arena), !why, "%s", why);
-    TmaBoxes boxes = tma_boxes(&tile, tma_facts.max_box);
+    TmaBoxes boxes = tma_boxes(&tile, most_rows(panels->swizzle));
     return tma_tile_layout(arena, &tile, &boxes);
 }
 
@@ -198,7 +212,7 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     if (why) return why;
     if (tile->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
-    return region_is_whole_slot(tile) ? tma_panels_problem(shared, &panels) : "TMA moves whole buffers here";
+    return region_is_whole_slot(tile) ? tma_boxes_problem(shared, &panels) : "TMA moves whole buffers here";
 }
 
 const char *tma_load_problem(const Target *target, const Stmt *copy) {
@@ -261,19 +275,28 @@ static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     }
 }
 
+// All rows of some columns, from a multiple of `unit` on.
+static bool has_columns(const Region *region, int64_t unit) {
+    const RegionDim *rows = &region->dims[0], *columns = &region->dims[1];
+    int64_t first;
+    bool all = expr_is_int(rows->start, 0) && rows->extent && expr_is_int(rows->extent, buf_extent(region->buf, 0));
+    bool known = columns->extent && expr_is_int(columns->extent, columns->tile) && expr_const(columns->start, &first);
+    return !region->transposed && all && known && first % unit == 0;
+}
+
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out) {
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (via_of(copy) != VIA_NONE && via_of(copy) != VIA_TMA_STORE) return "@via names another mechanism";
-    if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || from->transposed || !region_is_whole(from))
-        return "TMA stores whole fragments of two dims";
+    if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || !has_columns(from, matrix_facts.rows))
+        return "TMA stores fragments of two dims, with all of their rows";
     if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)
         return "TMA stores to parameters";
     const char *why = stored_view_problem(tensor);
     if (!why) why = box_problem(to, 2);
     if (why || (why = tma_tensor_problem(tensor))) return why;
-    int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = buf_extent(from->buf, 1);
+    int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = region_extent(from, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";
     if (m % WGMMA_ROWS || n % matrix_facts.rows) return "TMA stores strips of 64 rows and 8 columns";
     *out = (TmaStore){.strips = m / WGMMA_ROWS, .rows = WGMMA_ROWS, .columns = tma_facts.spans[0] / element};
@@ -288,7 +311,7 @@ bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, co
     if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail) return false;
     if (tma_matrix_problem(arena, tile, NULL, &panels)) return false;
     for (int d = 0; d < 2; d++)
-        if (buf_extent(tile, d) != buf_extent(from, d)) return false;
+        if (buf_extent(tile, d) != buf_extent(from, d) || !region_is_whole(copy_of(copy).src)) return false;
     return tile->type == copy_of(copy).dst->buf->type && panels.columns == store->columns;
 }
 
@@ -331,7 +354,8 @@ static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaIn
     const Buf *buf = region->buf;
     TmaPanels panels;
     if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction reads it directly
-        return region_is_whole(region) && !region->transposed ? NULL : "an operand must be a whole fragment";
+        return has_columns(region, info->k) ? NULL
+                                            : "an operand in registers must have all rows, and begin at a step of k";
     if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
     bool k_major = region->transposed == right;
     if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
@@ -400,11 +424,23 @@ bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const Wgmma
 
 // ---- transposed tiles ----
 
+// Rows of a slot, from a block on that a warp writes.
+static bool has_whole_rows(const Region *region) {
+    const Buf *buf = region->buf;
+    const RegionDim *rows = &region->dims[region->count - 2], *columns = &region->dims[region->count - 1];
+    if (buf_slot_rank(buf) != 2 || region_rank(region) != 2) return false;
+    for (int d = 0; d < buf->stage_dims; d++)
+        if (region->dims[d].extent) return false;
+    bool known = rows->extent && expr_is_int(rows->extent, rows->tile);
+    return known && multiple_of(NULL, rows->start) % TRANSPOSE_ROWS == 0 && expr_is_int(columns->start, 0) &&
+           columns->extent && expr_is_int(columns->extent, buf_extent(buf, buf->rank - 1));
+}
+
 bool transposes_tile(Arena *arena, const Target *target, const Stmt *stmt) {
     if (!is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED) || !target_has(target, FEATURE_STMATRIX)) return false;
     const Region *from = copy_of(stmt).src, *to = copy_of(stmt).dst;
     TmaPanels panels;
-    if (!region_is_whole_slot(from) || !region_is_whole_slot(to) || !from->transposed || to->transposed) return false;
+    if (!region_is_whole_slot(from) || !has_whole_rows(to) || !from->transposed || to->transposed) return false;
     if (from->buf == to->buf || from->buf->type != to->buf->type || type_bits(to->buf->type) != 8) return false;
     if (tma_matrix_problem(arena, from->buf, NULL, &panels) || tma_matrix_problem(arena, to->buf, NULL, &panels))
         return false;

@@ -29,6 +29,7 @@ typedef struct TmaPanels {
 } TmaPanels;
 // For the dims of a shared buffer without its slots: one (a vector is one row) to five.
 const char *tma_panels_problem(const Buf *shared, TmaPanels *out);
+const char *tma_boxes_problem(const Buf *shared, TmaPanels *out);   // the same of a tile that TMA copies
 // Two dims and a swizzle: a matrix operand. A layout that the tile has must be that of such panels, or the one with the
 // columns in `order` (tma_layout_ordered; NULL: none).
 const char *tma_matrix_problem(Arena *arena, const Buf *shared, const char *order, TmaPanels *out);

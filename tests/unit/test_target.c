@@ -147,6 +147,19 @@ static void warpgroup_instructions_have_names(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(wgmma_named(wrong[i], &info));
 }
 
+// More columns than an instruction has are those of two, where a thread has registers for them.
+static void columns_of_two_instructions(void **state) {
+    (void)state;
+    WgmmaInfo info;
+    const Target *hopper = target_named("sm_90a");
+    assert_true(wgmma_find(hopper, "e4m3", "e4m3", "f32", 264, &info));
+    assert_int_equal(info.n, 264);
+    assert_string_equal(info.acc_layout, "((4,8,4),(2,2,33)):((2@1,1@0,16@0),(1@1,8@0,8@1))");
+    assert_false(wgmma_find(hopper, "e4m3", "e4m3", "f32", 260, &info));
+    assert_false(wgmma_find(hopper, "e4m3", "e4m3", "f32", 512, &info));
+    assert_true(wgmma_find(hopper, "e4m3", "e4m3", "f32", 256, &info));
+}
+
 // Where a is in pairs of k, b's memory has them in the same order: what the instruction takes for a's element (m, k) is
 // what the order says of k. And a thread's part of a is its part of an accumulator.
 static void paired_operands_agree(void **state) {
@@ -188,6 +201,7 @@ int main(void) {
         IN_ARENA(fragments_own_each_element),        IN_ARENA(fragments_of_16_bits),
         IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
         IN_ARENA(warpgroup_instructions_have_names), IN_ARENA(paired_operands_agree),
+        IN_ARENA(columns_of_two_instructions),       IN_ARENA(paired_operands_agree),
     };
     return run(tests);
 }
