@@ -84,14 +84,24 @@ static Expr *stored_row(Transpose *transpose) {
     return e_add(arena, transpose->d0, e_add(arena, pair, within));
 }
 
-// Byte 4 (2 u + e) + 2 f + p of the stored data is byte 4 (2 u + f) + 2 p + e of the loaded data; `other`: with 1 - e.
-static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *deinterleaved, int other, Block *out) {
+// Byte 4 (2 u + e) + 2 f + p of the stored data is byte 4 (2 u + f) + 2 p + e of the loaded data, in the lanes of exchanged rows with
+// 1 - e: the even or the odd bytes of two registers.
+static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *stored, Expr *exchanged, Block *out) {
     Arena *arena = transpose->arena;
-    for (int b = 0; b < 16; b++) {
-        int p = b % 2, f = b / 2 % 2, e = b / 4 % 2 ^ other, u = b / 8;
-        Expr *value = e_load1(arena, loaded, e_int(arena, 4 * (2 * u + f) + 2 * p + e));
-        block_store1(arena, out, deinterleaved, e_int(arena, b), value);
+    Expr *even = e_int_of(arena, TYPE_U32, 0x6420), *odd = e_int_of(arena, TYPE_U32, 0x7531);
+    for (int r = 0; r < 4; r++) {
+        Expr *selector = r % 2 ? e_select(arena, exchanged, even, odd) : e_select(arena, exchanged, odd, even);
+        Expr *a = e_load1(arena, loaded, e_int(arena, r / 2 * 2)),
+             *b = e_load1(arena, loaded, e_int(arena, r / 2 * 2 + 1));
+        Arg args[] = {arg_value(a), arg_value(b), arg_value(selector)};
+        block_store1(arena, out, stored, e_int(arena, r), e_call(arena, OP_BYTE_PERM, COUNT_OF(args), args));
     }
+}
+
+static void push_recast(Transpose *transpose, Buf *to, Buf *from, int64_t n, Block *out) {
+    Expr *zero = e_int(transpose->arena, 0);
+    BLOCK_CALL(transpose->arena, out, transpose->to->loc, OP_RECAST, arg_element(transpose->arena, to, zero),
+               arg_element(transpose->arena, from, zero), arg_int(transpose->arena, n));
 }
 
 // Warps divide the rows if possible, else the columns, so that the addresses of a warp's rounds differ by constants.
@@ -117,6 +127,7 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     if (by_rows) row = e_add(arena, e_times(arena, row, warps), warp);
     else column = e_add(arena, e_times(arena, column, warps), warp);
     transpose.d0 = e_times(arena, row, TRANSPOSE_ROWS);
+    Expr *first = lower_expr(lower, transpose.to->dims[transpose.to->count - 2].start);
     transpose.k0 = e_times(arena, column, TRANSPOSE_K);
     if (!by_rows && columns % warps) {
         Expr *exists = e_lt(arena, column, e_int(arena, columns));
@@ -127,13 +138,15 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out) {
     Type type = transpose.to->buf->type;
     Buf *loaded = block_local(arena, body, "loaded", type, BYTES, copy->loc);
     Buf *deinterleaved = block_local(arena, body, "deinterleaved", type, BYTES, copy->loc);
+    Buf *from = block_local(arena, body, "from", TYPE_U32, BYTES / 4, copy->loc);
+    Buf *to = block_local(arena, body, "to", TYPE_U32, BYTES / 4, copy->loc);
     Expr *half = e_times(arena, lane_bits(&transpose, 4, 1), 16);
     push_move(&transpose, OP_LDMATRIX, transpose.from, loaded_row(&transpose), e_add(arena, transpose.d0, half), loaded,
               body);
-    Stmt *which = s_if(arena, e_lt(arena, transpose.lane, e_int(arena, lanes / 2)));
-    push_deinterleaved(&transpose, loaded, deinterleaved, 0, &which->if_.then);
-    push_deinterleaved(&transpose, loaded, deinterleaved, 1, &which->if_.otherwise);
-    block_push(arena, body, which);
-    push_move(&transpose, OP_STMATRIX, transpose.to, stored_row(&transpose), transpose.k0, deinterleaved, body);
+    push_recast(&transpose, from, loaded, BYTES / 4, body);
+    push_deinterleaved(&transpose, from, to, e_ge(arena, transpose.lane, e_int(arena, lanes / 2)), body);
+    push_recast(&transpose, deinterleaved, to, BYTES, body);
+    push_move(&transpose, OP_STMATRIX, transpose.to, e_add(arena, first, stored_row(&transpose)), transpose.k0,
+              deinterleaved, body);
     facts_release(lower->facts, mark);
 }

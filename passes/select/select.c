@@ -570,6 +570,23 @@ static bool needs_fallback(const Module *module, const Func *kernel) {
     return needs;
 }
 
+// Bytes in slots, by warps of roles written by hand. Before the copies into the tiles, which it reads by rows.
+static bool select_transposed(PassContext *context, Func *kernel) {
+    bool changed = false;
+    if (!has_channels(kernel)) return false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (stmt->kind != STMT_ROLE) continue;
+        FOR_EACH_STMT_MUT (copy, &stmt->role.body) {
+            bool whole = stmt->role.threads % context->target->warp_lanes == 0 && via_of(copy) == VIA_NONE;
+            if (!whole || !transposes_tile(context->arena, context->target, copy)) continue;
+            via_set(context->arena, copy, VIA_TRANSPOSE);
+            changed = true;
+        }
+        SKIP_BODY(stmt);
+    }
+    return changed;
+}
+
 // Adds the variant without the facts, and the facts to this variant.
 static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = selector_of(context, kernel);
@@ -595,8 +612,8 @@ static bool split_variants(PassContext *context, Func *kernel) {
 }
 
 bool pass_select(PassContext *context, Func *kernel) {
-    bool split = split_variants(context, kernel);
-    bool changed = select_kernel(context, kernel);
+    bool transposed = select_transposed(context, kernel), split = split_variants(context, kernel);
+    bool changed = select_kernel(context, kernel) || transposed;
     VEC_EACH_PTR (Func, variant, &context->variants) select_kernel(context, variant);
     return changed || split;
 }
