@@ -69,6 +69,12 @@ bool roles_share_channel(const Func *kernel, const Buf *channel) {
     return roles > 1;
 }
 
+bool role_uses_channel(const Func *kernel, const Buf *channel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_ROLE && block_any(&stmt->role.body, uses_channel, (Buf *)channel)) return true;
+    return false;
+}
+
 bool roles_share_channels(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
         if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL && roles_share_channel(kernel, stmt->decl))

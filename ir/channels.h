@@ -28,6 +28,7 @@ Channels channels_of(Arena *arena, const Func *kernel);
 bool has_channels(const Func *kernel);
 bool roles_share_channels(const Func *kernel);   // two roles use one channel: they meet at mbarriers
 bool roles_share_channel(const Func *kernel, const Buf *channel);
+bool role_uses_channel(const Func *kernel, const Buf *channel);   // it is not the CTA's
 // A group that fills a slot touches the tile more than by one copy before it commits: what it copies has to be there.
 bool is_used_before_commit(Arena *arena, const Func *kernel, const Buf *tile);
 // The channel of an acquire or receive, or of an operand that is a handle; NULL: of none.

@@ -144,10 +144,19 @@ static void note_uses(Lowering *l, const Block *block, const Stmt *role) {
     }
 }
 
+// A role that fills its own slots by units that complete on mbarriers hands them to itself, as it would to another role.
+static bool fills_by_units(const Lowering *l, const Channel *channel) {
+    if (!channel->groups.items[0].role) return false;
+    FOR_EACH_STMT (stmt, &func_grid(l->kernel)->grid.body)
+        if (completes_on_mbarrier(stmt) && copy_of(stmt).dst->buf->channel == channel->buf) return true;
+    return false;
+}
+
 static void find_rings(Lowering *l) {
     VEC_EACH_PTR (Channel, channel, &l->channels.all) {
         Ring *ring = NEW(l->arena, Ring);
-        *ring = (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .own = channel_is_own(channel)};
+        bool own = channel_is_own(channel) && !fills_by_units(l, channel);
+        *ring = (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .own = own};
         for (int i = 0; i < channel->groups.count; i++) {
             const Stmt *role = channel->groups.items[i].role;
             Ends ends = {.role = role, .members = channel->groups.items[i].members};

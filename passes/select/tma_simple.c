@@ -25,10 +25,10 @@
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
-// A copy into a slot that another role receives: lower-channels gives it the slot's mbarrier.
+// A copy into a slot that a role receives: lower-channels gives it the slot's mbarrier.
 static bool fills_handed_slot(const Func *kernel, const Stmt *copy) {
     const Buf *channel = is_global_to_shared_copy(copy) ? copy_of(copy).dst->buf->channel : NULL;
-    return channel && roles_share_channel(kernel, channel);
+    return channel && role_uses_channel(kernel, channel);
 }
 
 static const char *kernel_problem(const Func *kernel) {
@@ -84,7 +84,7 @@ static void find_tiles(Arena *arena, const KernelUses *uses) {
         TileLoop loop;
         const Buf *filled = is_global_to_shared_copy(stmt) ? copy_of(stmt).dst->buf : NULL;
         if (stmt->kind == STMT_STORE) tile_uses(arena, uses, stmt->store.buf)->filled = true;
-        if (is_call(stmt, OP_GEMM)) continue;
+        if (is_call(stmt, OP_GEMM) || via_is(stmt, VIA_TRANSPOSE)) continue;   // by rows
         if (tile_loop_of(arena, stmt, &loop)) {
             use_by_loop(arena, uses, &loop, filled);
             SKIP_BODY(stmt);

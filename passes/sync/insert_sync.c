@@ -220,11 +220,33 @@ static bool is_handed(const Buf *root) {
     return attr_get(root->attrs, ATTR_HANDED) != NULL;
 }
 
-// In several places, which may conflict while it has a slot.
+// The regions may have an element of a slot in common: of no dim is it known that one ends before the other begins.
+static bool may_meet(const Region *a, const Region *b) {
+    for (int d = 0; d < a->count && d < b->count; d++) {
+        int64_t first, second;
+        const RegionDim *of_a = &a->dims[d], *of_b = &b->dims[d];
+        if (!expr_const(of_a->start, &first) || !expr_const(of_b->start, &second)) continue;
+        if (first + of_a->tile <= second || second + of_b->tile <= first) return false;
+    }
+    return true;
+}
+
+// Two accesses may conflict while the role has a slot. What it does to a slot that it got another time is ordered by the mbarriers.
 static bool touches_again(Arena *arena, const Stmt *role, const Buf *root) {
-    int touches = 0;
-    FOR_EACH_EFFECT (effect, arena, role) touches += buf_root(effect->buf) == root;
-    return touches > 1;
+    EffectVec effects = {0};
+    stmt_effects(arena, role, &effects);
+    for (int i = 0; i < effects.count; i++) {
+        const Effect *a = &effects.items[i];
+        if (buf_root(a->buf) != root) continue;
+        for (int j = 0; j < i; j++) {
+            const Effect *b = &effects.items[j];
+            if (buf_root(b->buf) != root || (a->access == ACCESS_READ && b->access == ACCESS_READ)) continue;
+            if (!a->region || !b->region) return true;
+            bool one_slot = expr_equal(a->region->dims[0].start, b->region->dims[0].start);
+            if (one_slot && may_meet(a->region, b->region)) return true;
+        }
+    }
+    return false;
 }
 
 // Storage that is in order as a kernel's is: tiles that the role awaits, those that its tile operations alone write and
