@@ -411,6 +411,31 @@ bool layout_keeps_runs(const Layout *layout, int64_t run) {
     return !layout->swizzle.bits || run * layout->element_bits <= (int64_t)8 << layout->swizzle.base;
 }
 
+// The layout with the digits of the run in the order of their strides, if that is one of runs.
+bool layout_keeps_sets(const Layout *layout, int64_t run) {
+    const LayoutInput *last = &layout->in[layout->rank_in - 1];
+    int out = layout->rank_out - 1, count = 0;
+    int64_t extent = 1, reached = 1;
+    if (layout->bits || layout_keeps_runs(layout, run)) return layout_keeps_runs(layout, run);
+    while (count < last->count && extent < run) extent *= last->modes[count++].extent;
+    if (extent != run || (layout->rank_out > 1 && layout->out_shape[out] % run != 0)) return false;
+    for (int i = 0; i < count; i++) {   // each stride is the product of the extents of those below it
+        int64_t below = 1;
+        for (int j = 0; j < count; j++)
+            if (last->modes[j].stride < last->modes[i].stride) below *= last->modes[j].extent;
+        if (last->modes[i].out != out || last->modes[i].stride != below) return false;
+        reached += (last->modes[i].extent - 1) * last->modes[i].stride;
+    }
+    for (int i = 0; i < layout->rank_in; i++)
+        for (int d = 0; d < layout->in[i].count; d++) {
+            const LayoutMode *mode = &layout->in[i].modes[d];
+            bool in_run = &layout->in[i] == last && d < count;
+            if (!in_run && mode->out == out && mode->stride % run != 0) return false;
+        }
+    return reached == run &&
+           (!layout->swizzle.bits || run * layout->element_bits <= (int64_t)8 << layout->swizzle.base);
+}
+
 int64_t layout_period(const Layout *layout) {
     return layout->swizzle.bits ? swizzle_period(layout->swizzle) : 1;
 }

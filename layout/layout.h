@@ -103,6 +103,9 @@ bool layout_equal(const Layout *a, const Layout *b);
 bool layout_swizzle_is_whole(const Layout *layout);
 // Runs of `run` elements along the last input lie together, in order, at multiples of `run`.
 bool layout_keeps_runs(const Layout *layout, int64_t run);
+// So many consecutive coordinates of the last input, from a multiple on, have as many consecutive places, in an order that is the
+// same for all, with the first one first.
+bool layout_keeps_sets(const Layout *layout, int64_t run);
 // Bytes after which the swizzle's pattern repeats, which the buffer must be aligned to; 1 without a swizzle.
 int64_t layout_period(const Layout *layout);
 

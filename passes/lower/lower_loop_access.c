@@ -3,12 +3,15 @@
 
 // ---- vectors: memory is read before the body and written after it, in one access each ----
 //
-// Where the layout of a shared buffer splits a group, its widest pieces are accesses.
-
-static int64_t kept_run(const Buf *buf, int64_t vector) {
+// Where it splits a group, its widest pieces are accesses. `alike`: all elements get one value, in any order.
+static int64_t kept_run(const Buf *buf, int64_t vector, bool alike) {
     if (buf->scope != SCOPE_SHARED) return vector;
     int64_t tile = buf->stage_dims ? layout_size_out(buf->layout) : vector;
-    while (vector > 1 && (tile % vector || !layout_keeps_runs(buf->layout, vector))) vector /= 2;
+    while (vector > 1) {
+        bool kept = alike ? layout_keeps_sets(buf->layout, vector) : layout_keeps_runs(buf->layout, vector);
+        if (kept && tile % vector == 0) break;
+        vector /= 2;
+    }
     return vector;
 }
 
@@ -16,7 +19,7 @@ static int64_t kept_run(const Buf *buf, int64_t vector) {
 static int64_t access_width(const Version *version, const TileAccess *access) {
     bool possible = version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
                     access_in_vectors(version->loop, version->accesses, access, version->fast);
-    return possible ? kept_run(access->buf, version->vector) : 1;
+    return possible ? kept_run(access->buf, version->vector, is_call(version->loop->origin, OP_FILL)) : 1;
 }
 
 static bool is_vector_access(const Version *version, const TileAccess *access) {

@@ -489,9 +489,48 @@ static void runs(void **state) {
     assert_true(kept > 20);
 }
 
+// Sets: the places of a run are a run, in the same order for all.
+static void sets(void **state) {
+    Arena *arena = *state;
+    const char *why;
+    static const struct {
+        const char *text;
+        int64_t run;
+        bool kept;
+    } cases[] = {{"((8),(2,4,2,12)):((192),(1,4,2,16))", 16, true},
+                 {"((8),(2,4,2,12)):((192),(1,4,2,16))", 2, true},
+                 {"((8),(2,4,2,12)):((192),(1,4,2,16))", 8, false},
+                 {"((8),(2,4,2,12)):((192),(1,4,2,16))", 32, false},
+                 {"((8),(4,4)):((16),(2,8))", 4, false},
+                 {"((8),(4,4)):((16),(4,1))", 16, true},
+                 {"((8),(64)):((64),(1))", 16, true},
+                 {"((8),(4,4)):((20),(4,1))", 16, false}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof cases[0]); i++) {
+        const Layout *layout = layout_parse(arena, cases[i].text, 0, &why);
+        assert_non_null(layout);
+        assert_int_equal(layout_keeps_sets(layout, cases[i].run), cases[i].kept);
+    }
+    int kept = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        const Layout *a = random_layout(arena, (Form)(round % FORMS), 2, 1 + (int)below(2));
+        int64_t run = (int64_t)2 << below(2);
+        if (!layout_keeps_sets(a, run)) continue;
+        kept++;
+        for (int64_t n = 0; n < layout_size_in(a); n++) {
+            int64_t in[2], zero[2] = {0, 0};
+            coordinates(a, n, in);
+            int64_t first = layout_linear(a, (int64_t[]){in[0], in[1] / run * run});
+            int64_t within = layout_linear(a, (int64_t[]){0, in[1] % run}) - layout_linear(a, zero);
+            assert_true(first % run == 0 && within >= 0 && within < run && layout_linear(a, in) == first + within);
+        }
+    }
+    assert_true(kept > 20);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         IN_ARENA(composition),
+        IN_ARENA(sets),
         IN_ARENA(right_inverse),
         IN_ARENA(left_inverse),
         IN_ARENA(invert_and_compose),
