@@ -18,6 +18,16 @@
 // last iteration, which waits for a slot most often: so the counter's answer is there when the loads of the next tile may begin, and the
 // CTA claims as late as that allows. It tells the others the names of the grid, too: divisions take as long as a product of small tiles,
 // and compute groups would have them between two tiles. With `@claim(static)` each role counts by itself.
+// In snake order, where tiles come the longest
+// first, a CTA takes one of each wave of CTAs, in every second wave from the other end. Sections of tiles follow each other; each
+// begins with a new wave, whose last one has no tile for some CTAs, and some CTAs further on, so that these are others each time:
+//
+//     for (section in sections) {
+//         let ahead = cta + section * shift; let own = ahead < ctas ? ahead : ahead - ctas;
+//         for (wave in waves) {
+//             let place = wave * ctas + (wave % 2 == 1 ? ctas - 1 - own : own); let number = section * group + place;
+//             if (place < group && number < tiles) { let m = ..; .. }
+//         } }
 //
 // Before this pass a CTA has one tile, so the loop has one iteration. It stays so where the grid has a CTA for each tile, and where
 // something outside of the loops uses the names of the grid.
@@ -31,7 +41,11 @@ typedef struct TileLoops {
     Arena *arena;
     const Func *kernel;
     Expr *tiles, *ctas;
-    Var *number, *cta;     // of the lets in the scheduler's `top`: what each loop has its own of
+    Var *number, *cta;   // of the lets in the scheduler's `top`: what each loop has its own of
+    int at;              // behind what is computed before the roles
+    Expr *group;         // in snake order: tiles of a section; else NULL
+    Expr *sections, *waves, *shift;
+    Var *quotient;         // of a tile's number: its section
     Claims claims;         // of no channel: no other group is to be told
     const Stmt *claimer;   // the role that claims; NULL: the CTA
     const Stmt *role;
@@ -80,10 +94,11 @@ static void choose_claimer(TileLoops *t) {
 // ---- loops ----
 
 // The lets of the grid's names for the number, and the statements of the loop.
-static Block tile_body(TileLoops *t, Expr *number, const Stmt *loop) {
+static Block tile_body(TileLoops *t, Expr *number, Expr *section, const Stmt *loop) {
     Block body = {0}, copy = {0};
     Subst *subst = subst_new(t->arena);
     subst_var(subst, t->number, number);
+    if (t->quotient) subst_var(subst, t->quotient, section);
     block_append(t->arena, &body, &t->s->top);
     block_append(t->arena, &body, &loop->loop.body);
     clone_block(t->arena, subst, &body, &copy);
@@ -96,7 +111,7 @@ static void push_static(TileLoops *t, Stmt *loop, Block *out) {
     Expr *cta = e_var(a, t->cta), *count = e_call2(a, OP_CEILDIV, e_sub(a, t->tiles, cta), t->ctas);
     Stmt *waves = s_for(a, LOOP_SERIAL, wave, e_int(a, 0), count);
     waves->loc = loop->loc;
-    waves->loop.body = tile_body(t, e_add(a, cta, e_mul(a, e_var(a, wave), t->ctas)), loop);
+    waves->loop.body = tile_body(t, e_add(a, cta, e_mul(a, e_var(a, wave), t->ctas)), NULL, loop);
     block_push(a, out, waves);
 }
 
@@ -151,6 +166,32 @@ static void push_named(TileLoops *t, Var *const *vars, const Stmt *loop, Block *
     clone_block(a, subst_new(a), &body, out);
 }
 
+static Block *push_counted(TileLoops *t, const char *name, Expr *count, Span loc, Expr **index, Block *out) {
+    Var *var = var_new(t->arena, name, VAR_ITER, TYPE_I64, loc);
+    Stmt *loop = s_for(t->arena, LOOP_SERIAL, var, e_int(t->arena, 0), count);
+    loop->loc = loc;
+    *index = e_var(t->arena, var);
+    block_push(t->arena, out, loop);
+    return &loop->loop.body;
+}
+
+static void push_snake(TileLoops *t, Stmt *loop, Block *out) {
+    Arena *a = t->arena;
+    Span loc = loop->loc;
+    Expr *section, *wave;
+    Block *body = push_counted(t, "section", t->sections, loc, &section, out);
+    Expr *ahead = block_let(a, body, "ahead", e_add(a, e_var(a, t->cta), e_mul(a, section, t->shift)), loc);
+    Expr *around = e_select(a, e_lt(a, ahead, t->ctas), ahead, e_sub(a, ahead, t->ctas));
+    Expr *own = block_let(a, body, "own", around, loc);
+    body = push_counted(t, "wave", t->waves, loc, &wave, body);
+    Expr *back = e_eq(a, e_rem(a, wave, 2), e_int(a, 1));
+    Expr *from = e_select(a, back, e_sub(a, e_plus(a, t->ctas, -1), own), own);
+    Expr *place = block_let(a, body, "place", e_add(a, e_mul(a, wave, t->ctas), from), loc);
+    Expr *number = block_let(a, body, "number", e_add(a, e_mul(a, section, t->group), place), loc);
+    body = block_if(a, body, e_and(a, e_lt(a, place, t->group), e_lt(a, number, t->tiles)));
+    *body = tile_body(t, number, section, loop);
+}
+
 static void push_dynamic(TileLoops *t, Stmt *loop, Block *out) {
     Arena *a = t->arena;
     bool told = t->claims.channel, claims = t->role == t->claimer;
@@ -169,7 +210,7 @@ static void push_dynamic(TileLoops *t, Stmt *loop, Block *out) {
         push_names(t, e_var(a, t->cta), vars, out);
         push_named(t, vars, loop, body);
     } else {
-        *body = tile_body(t, e_var(a, number), loop);
+        *body = tile_body(t, e_var(a, number), NULL, loop);
     }
     if (claims) push_number(t, number, loop->loc, body);
     if (told && claims) push_names(t, e_min(a, e_var(a, number), e_sub(a, t->tiles, e_int(a, 1))), vars, body);
@@ -186,6 +227,7 @@ static void expand_loops(TileLoops *t, Block *block) {
             FOR_EACH_BODY (body, stmt) expand_loops(t, body);
         if (!loop) block_push(t->arena, &out, stmt);
         else if (grid_claim(t->s->grid).kind == CLAIM_DYNAMIC) push_dynamic(t, stmt, &out);
+        else if (t->group) push_snake(t, stmt, &out);
         else push_static(t, stmt, &out);
         if (stmt->kind == STMT_ROLE) t->role = NULL;
     }
@@ -209,6 +251,44 @@ static void hoist_lets(TileLoops *t) {
         block_push(t->arena, &kept, stmt);
     }
     t->s->top = kept;
+    t->at = at;
+}
+
+// Before the roles.
+static Expr *bind_before(TileLoops *t, const char *name, Expr *value, int64_t least) {
+    Arena *a = t->arena;
+    Block lets = {0};
+    Span loc = t->s->grid->loc;
+    Expr *bound = block_let(a, &lets, name, value, loc), *most = e_int(a, t->s->context->target->max_grid);
+    Expr *within = e_and(a, e_ge(a, bound, e_int(a, least)), e_lt(a, bound, most));
+    block_push(a, &lets, s_assume(a, within, loc));
+    FOR_EACH_ITEM (stmt, &lets) block_insert(a, &t->s->grid->grid.body, t->at++, stmt);
+    return bound;
+}
+
+// The division of a tile's number that says its section is the loop's.
+static void find_quotient(TileLoops *t, const Var *block) {
+    Block *top = &t->s->top;
+    for (int i = 0; i < top->count && !t->quotient; i++) {
+        const Stmt *stmt = top->items[i];
+        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
+        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR) continue;
+        if (value->binary.a->var != block || !expr_is_stable(value->binary.b)) continue;
+        t->group = value->binary.b;
+        t->quotient = stmt->let.var;
+        block_remove(top, i);
+    }
+}
+
+static void set_up_sections(TileLoops *t, const Var *block) {
+    Arena *a = t->arena;
+    t->tiles = bind_before(t, "tiles", t->tiles, 1);
+    t->ctas = bind_before(t, "ctas", t->ctas, 1);
+    find_quotient(t, block);
+    if (!t->group) t->group = t->tiles;
+    t->sections = bind_before(t, "sections", e_call2(a, OP_CEILDIV, t->tiles, t->group), 1);
+    t->waves = bind_before(t, "waves", e_call2(a, OP_CEILDIV, t->group, t->ctas), 1);
+    t->shift = bind_before(t, "shift", e_div(a, t->ctas, t->sections), 0);
 }
 
 Expr *expand_tile_loops(Scheduler *s, Func *kernel, Expr *tiles, Var *cta) {
@@ -221,8 +301,10 @@ Expr *expand_tile_loops(Scheduler *s, Func *kernel, Expr *tiles, Var *cta) {
     push_assume(s, e_lt(a, block, e_int(a, s->context->target->max_grid)));
     decompose(s, block);
     hoist_lets(&t);
+    Expr *ctas = t.ctas;   // in terms of the grid: codegen uses this expression
+    if (s->snake && !dynamic) set_up_sections(&t, block->var);
     if (dynamic) choose_claimer(&t);
     expand_loops(&t, &s->grid->grid.body);
     kernel->when = e_both(a, kernel->when, e_lt(a, tiles, e_int(a, s->context->target->max_grid)));
-    return t.ctas;
+    return ctas;
 }

@@ -274,8 +274,8 @@ Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how
     if (claim->kind == CLAIM_OPEN &&
         (how->kind == WS_PINGPONG || (how->kind == WS_COOPERATIVE && cooperative_equal_tiles(arena, kernel))))
         claim->kind = CLAIM_STATIC;
-    if (how->kind == WS_COOPERATIVE && claim->kind == CLAIM_STATIC && !claim->given)
-        claim->snake = order_is_longest(*order);
+    bool dealt = how->kind == WS_COOPERATIVE || has_tile_loops(grid);
+    if (dealt && claim->kind == CLAIM_STATIC && !claim->given) claim->snake = order_is_longest(*order);
     if (order_is_longest(*order) && grid->grid.count == 1 && !order->last && !claim->snake) order->kind = ORDER_PLAIN;
     return schedule;
 }
