@@ -85,15 +85,21 @@ static Expr *stored_row(Transpose *transpose) {
 }
 
 // Byte 4 (2 u + e) + 2 f + p of the stored data is byte 4 (2 u + f) + 2 p + e of the loaded data, in the lanes of exchanged rows with
-// 1 - e: the even or the odd bytes of two registers.
+// 1 - e: the even or the odd bytes of two registers. These lanes exchange the bytes of each pair first, by a selector, since a second
+// register is more than the warps of a loading group have.
 static void push_deinterleaved(Transpose *transpose, Buf *loaded, Buf *stored, Expr *exchanged, Block *out) {
     Arena *arena = transpose->arena;
-    Expr *even = e_int_of(arena, TYPE_U32, 0x6420), *odd = e_int_of(arena, TYPE_U32, 0x7531);
+    Expr *plain = e_int_of(arena, TYPE_U32, 0x3210), *pairs = e_int_of(arena, TYPE_U32, 0x2301);
+    Expr *selector = block_let(arena, out, "selector", e_select(arena, exchanged, pairs, plain), transpose->to->loc);
     for (int r = 0; r < 4; r++) {
-        Expr *selector = r % 2 ? e_select(arena, exchanged, even, odd) : e_select(arena, exchanged, odd, even);
+        Expr *word = e_load1(arena, loaded, e_int(arena, r));
+        Arg args[] = {arg_value(word), arg_value(word), arg_value(selector)};
+        block_store1(arena, out, loaded, e_int(arena, r), e_call(arena, OP_BYTE_PERM, COUNT_OF(args), args));
+    }
+    for (int r = 0; r < 4; r++) {
         Expr *a = e_load1(arena, loaded, e_int(arena, r / 2 * 2)),
              *b = e_load1(arena, loaded, e_int(arena, r / 2 * 2 + 1));
-        Arg args[] = {arg_value(a), arg_value(b), arg_value(selector)};
+        Arg args[] = {arg_value(a), arg_value(b), arg_value(e_int_of(arena, TYPE_U32, r % 2 ? 0x7531 : 0x6420))};
         block_store1(arena, out, stored, e_int(arena, r), e_call(arena, OP_BYTE_PERM, COUNT_OF(args), args));
     }
 }
