@@ -204,7 +204,7 @@ typedef struct WgmmaInfo {
 enum { WGMMA_ROWS = 64, WGMMA_COLUMNS = 256 };   // m of all of them; most n
 enum { WGMMA_ROOM = 30 };   // registers that a thread must have at launch besides the accumulators (ptxas, C7602)
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
-// The instruction with these operands and this n, or two beside each other, the first with the most columns, if a thread has
+// The instruction with these operands and this n, or two next to each other, the first with the most columns, if a thread has
 // registers for as many. False when the target has none; then m, n and k are what the extents must be multiples of (0: these types
 // have none).
 bool wgmma_find(const Target *target, const char *a_type, const char *b_type, const char *acc_type, int n,
