@@ -386,9 +386,10 @@ const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, W
     *info = (WgmmaInfo){0};
     const char *why = wgmma_problem(arena, target, gemm, info);
     const char *extent = why ? gemm_extent_problem(arena, gemm, info->m, info->n, info->k) : NULL;
-    if (why && info->n && !extent && n > WGMMA_COLUMNS)
+    int most = 2 * (target->registers_thread - WGMMA_ROOM) / matrix_facts.rows * matrix_facts.rows;
+    if (why && info->n && !extent && n > most)
         return arena_printf(arena, "its tile has n = %lld, and must have at most %d: change the tile's extent",
-                            (long long)n, WGMMA_COLUMNS);
+                            (long long)n, most);
     return extent ? extent : why;
 }
 
