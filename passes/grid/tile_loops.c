@@ -18,9 +18,10 @@
 // last iteration, which waits for a slot most often: so the counter's answer is there when the loads of the next tile may begin, and the
 // CTA claims as late as that allows. It tells the others the names of the grid, too: divisions take as long as a product of small tiles,
 // and compute groups would have them between two tiles. With `@claim(static)` each role counts by itself.
-// In snake order, where tiles come the longest
-// first, a CTA takes one of each wave of CTAs, in every second wave from the other end. Sections of tiles follow each other; each
-// begins with a new wave, whose last one has no tile for some CTAs, and some CTAs further on, so that these are others each time:
+//
+// In snake order, where tiles come the longest first, a CTA takes one of each wave of CTAs, in every second wave from the other end.
+// Sections of tiles follow each other; each begins with a new wave, whose last one has no tile for some CTAs, and some CTAs further on,
+// so that these are others each time:
 //
 //     for (section in sections) {
 //         let ahead = cta + section * shift; let own = ahead < ctas ? ahead : ahead - ctas;
