@@ -12,8 +12,8 @@
 //         gemm__repack(B, B_rows);
 //         gemm__rows(A_rows, B_rows, C, K);
 //     }
-//     kernel gemm__rows(A: bf16[M, A_width], B: bf16[N, B_width], C: out bf16[M, N], K: i64)      of some tiles, compared
-//                                                                                                as those of gemm are
+//     kernel gemm__rows(A_rows: bf16[M, A_width], B_rows: bf16[N, B_width], C: out bf16[M, N], K: i64)      of some tiles,
+//                                                                                                    compared as those of gemm
 //
 // The last kernel is the tile's, but the last extents of the operands are dims of their own; what was known by those extents alone
 // becomes a scalar. Elements beyond a row's end are zeros in the copy, as they are beyond a tensor's end, so a tile has the
@@ -202,6 +202,9 @@ Func *repack_rows(Arena *a, const Target *target, const Module *module, const Fu
         Expr *shape[] = {buf->shape[0], e_var(a, width)};
         buf->shape = arena_copy(a, shape, sizeof shape);
         vec_push(a, &func->dims, width);
+        // What is said of the argument is not true of its copy, which is written right before.
+        buf->name = free_value(a, func, buf->name, "rows");
+        attr_remove(&func->params.items[operands.items[i].param].attrs, ATTR_INDEPENDENT);
     }
     for (int i = 0; i < kernel->dims.count; i++) add_small(a, &func->when, e_var(a, func->dims.items[i]));
     for (int i = 0; i < operands.count; i++) add_rows_facts(a, &func->when, operands.items[i].buf);
