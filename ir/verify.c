@@ -205,13 +205,22 @@ static bool values_repeat(const Layout *map) {
     return false;
 }
 
+// The number of dims of a loop, or of what an operation goes through: those of its first region. -1: it has none.
+static int iterated_rank(const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR) return stmt->loop.count;
+    for (int i = 0; stmt->kind == STMT_CALL && i < stmt->call.count; i++)
+        if (stmt->call.args[i].region) return region_rank(stmt->call.args[i].region);
+    return -1;
+}
+
 // Which thread does which iterations.
 static void check_map(Verifier *v, const Context *c, const Stmt *stmt) {
     const Layout *map = attr_layout(stmt->attrs, ATTR_MAP);
     if (!map) return;
+    int rank = iterated_rank(stmt);
     if (values_repeat(map)) {
         REPORT(v, stmt->loc, T_IR_MAP, "gives a thread the same iteration several times");
-    } else if (map->rank_in != 2 || (stmt->kind == STMT_FOR && map->rank_out != stmt->loop.count)) {
+    } else if (map->rank_in != 2 || (rank >= 0 && map->rank_out != rank)) {
         REPORT(v, stmt->loc, T_IR_MAP, "has other inputs than thread and value, or another number of dims");
     } else {
         check_threads(v, c, map, stmt->loc);
