@@ -106,7 +106,7 @@ static void add_repacked(const TileSearch *search, const Module *module, const T
     Repacked made = repack(search->arena, search->target, module, kernel, kernels->items[0]);
     for (int i = 0; i < made.count; i++) {
         FuncCost *own = made.programs[i]->cost;
-        RepackBytes bytes = repack_bytes(search->target, kernel, i);
+        RepackBytes bytes = repack_bytes(search->arena, search->target, kernel, i);
         own->terms = kernels->items[at]->cost->terms;
         if (i + 1 == made.count)   // rows of whole lines
             own->extents[COST_FIRST_PITCH] = own->extents[COST_SECOND_PITCH] = e_int(search->arena, 0);

@@ -170,7 +170,7 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
     Answer answer = answer_of(search, kernel);
-    if (choice->tiles.count == 0) choice->repacks = can_repack(search->target, kernel);
+    if (choice->tiles.count == 0) choice->repacks = can_repack(search->arena, search->target, kernel);
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &answer.estimate),
                           .without = cost_fallback(search->arena, search->target, answer.kernel, NULL),

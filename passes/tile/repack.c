@@ -63,17 +63,32 @@ static bool has_rows(const Buf *buf) {
            !buf->alias_of && type_bits(buf->type) % 8 == 0 && buf->shape[1]->kind == EXPR_VAR;
 }
 
+// The variables that depend on a name of the grid: the name, and lets of it.
+static Map *vars_of(Arena *arena, const Func *kernel, int iter) {
+    Map *vars = map_new(arena);
+    Var *name = func_grid(kernel)->grid.iters[iter].var;
+    map_put(vars, name, name);
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_LET && expr_uses_any(stmt->let.value, vars)) map_put(vars, stmt->let.var, name);
+    return vars;
+}
+
+static bool begins_at(const Region *region, const Map *vars) {
+    bool uses = false;
+    for (int d = 0; d < region->count; d++) uses |= expr_uses_any(region->dims[d].start, vars);
+    return uses;
+}
+
 // The name of the grid that chooses the tiles; -1: both or neither.
-static int chooser_of(const Stmt *grid, const Region *from) {
-    bool first = region_uses_var(from, grid->grid.iters[0].var),
-         second = region_uses_var(from, grid->grid.iters[1].var);
+static int chooser_of(const Region *from, Map *const vars[2]) {
+    bool first = begins_at(from, vars[0]), second = begins_at(from, vars[1]);
     return first == second ? -1 : second;
 }
 
-static bool add_operand(PackedVec *operands, const Func *kernel, const Stmt *copy) {
+static bool add_operand(PackedVec *operands, const Func *kernel, const Stmt *copy, Map *const vars[2]) {
     const Region *from = copy_of(copy).src;
     Packed *known = operand_of(operands, from->buf);
-    int iter = chooser_of(func_grid(kernel), from), pitch = operands->pitches;
+    int iter = chooser_of(from, vars), pitch = operands->pitches;
     if (known) known->bytes += region_bytes(copy_of(copy).dst);
     if (known) return known->iter == iter;
     if (iter < 0 || operands->count == MOST_PACKED || !has_rows(from->buf)) return false;
@@ -97,22 +112,23 @@ static bool reads_others(PackedVec *operands, const Func *kernel) {
 }
 
 // All that the kernel copies to shared memory. False: it is not of this form.
-static bool find_operands(const Target *target, const Func *kernel, PackedVec *operands) {
+static bool find_operands(Arena *arena, const Target *target, const Func *kernel, PackedVec *operands) {
     const Stmt *grid = func_grid(kernel);
     *operands = (PackedVec){0};
     if (!grid || kernel->stage != STAGE_TILE || kernel->when || grid->grid.count != 2) return false;
     if (func_cluster(kernel) > 1 || grid_claim(grid).kind == CLAIM_DYNAMIC) return false;
+    Map *const vars[] = {vars_of(arena, kernel, 0), vars_of(arena, kernel, 1)};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (is_addition(stmt) || is_shared_to_global_copy(stmt)) return false;
         if (!is_global_to_shared_copy(stmt)) continue;
-        if (tma_load_problem(target, stmt) || !add_operand(operands, kernel, stmt)) return false;
+        if (tma_load_problem(target, stmt) || !add_operand(operands, kernel, stmt, vars)) return false;
     }
     return operands->count > 0 && !reads_others(operands, kernel);
 }
 
-bool can_repack(const Target *target, const Func *kernel) {
+bool can_repack(Arena *arena, const Target *target, const Func *kernel) {
     PackedVec operands;
-    return find_operands(target, kernel, &operands);
+    return find_operands(arena, target, kernel, &operands);
 }
 
 // ---- names ----
@@ -193,7 +209,7 @@ static void pass_dims(Arena *arena, Func *func) {
 Func *repack_rows(Arena *a, const Target *target, const Module *module, const Func *kernel) {
     PackedVec operands;
     Func *func = clone_func(a, kernel);
-    EXPECT(arena_failure(a), find_operands(target, func, &operands), "'%s' cannot be repacked", kernel->name);
+    EXPECT(arena_failure(a), find_operands(a, target, func, &operands), "'%s' cannot be repacked", kernel->name);
     func->name = free_func(a, module, arena_printf(a, "%s__rows", kernel->name));
     func->cost = NULL;
     for (int i = 0; i < operands.count; i++) {
@@ -333,7 +349,7 @@ static Func *program_of(Arena *a, const Target *target, const Func *kernel, cons
     PackedVec operands;
     Func *program = clone_func(a, kernel);
     Buf *copies[MOST_PACKED] = {0};
-    find_operands(target, program, &operands);
+    find_operands(a, target, program, &operands);
     program->kind = FUNC_PROGRAM;
     program->attrs = NULL;
     program->body = (Block){0};
@@ -358,7 +374,7 @@ static Func *program_of(Arena *a, const Target *target, const Func *kernel, cons
 Repacked repack(Arena *arena, const Target *target, const Module *module, const Func *kernel, Func *rows) {
     PackedVec operands;
     Repacked repacked = {.rows = rows};
-    find_operands(target, kernel, &operands);
+    find_operands(arena, target, kernel, &operands);
     for (int i = 0; i < operands.count; i++) {
         Type type = operands.items[i].buf->type;
         if (!copy_of_type(&repacked, type))
@@ -369,10 +385,10 @@ Repacked repack(Arena *arena, const Target *target, const Module *module, const 
     return repacked;
 }
 
-RepackBytes repack_bytes(const Target *target, const Func *kernel, int pitches) {
+RepackBytes repack_bytes(Arena *arena, const Target *target, const Func *kernel, int pitches) {
     PackedVec operands;
     RepackBytes bytes = {0};
-    find_operands(target, kernel, &operands);
+    find_operands(arena, target, kernel, &operands);
     for (int i = 0; i < operands.count; i++) {
         if (!(pitches >> operands.items[i].pitch & 1)) continue;
         bytes.of[operands.items[i].iter] += operands.items[i].bytes;

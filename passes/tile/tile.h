@@ -55,7 +55,7 @@ typedef struct Repacked {
     Func *rows;                                   // the kernel that they launch behind the copies
     FuncVec copies;                               // kernels, one for each type
 } Repacked;
-bool can_repack(const Target *target, const Func *kernel);
+bool can_repack(Arena *arena, const Target *target, const Func *kernel);
 // For a kernel that can; it is not changed. The kernel for rows as copies have them: of each tile one, all of one name, which
 // does not occur in the module.
 Func *repack_rows(Arena *arena, const Target *target, const Module *module, const Func *kernel);
@@ -66,4 +66,4 @@ typedef struct RepackBytes {
     int64_t of[2];
     int launches;
 } RepackBytes;
-RepackBytes repack_bytes(const Target *target, const Func *kernel, int pitches);
+RepackBytes repack_bytes(Arena *arena, const Target *target, const Func *kernel, int pitches);
