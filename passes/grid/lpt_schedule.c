@@ -16,6 +16,7 @@
 // before. If work depends on data too, the hardware scheduler balances better (seven sequences of 17 to 5000 tokens:
 // 1.3 to 1.5 times as fast), and there are no sections.
 #include "passes/grid/tile_scheduler.h"
+#include "support/numbers.h"
 
 // ---- sections ----
 
@@ -32,8 +33,7 @@ static Expr *fit_round(Scheduler *s, Expr *fit, Expr *extent) {
 // CTAs that come to tiles one by one read what others have read a moment before. More of them than `l2_sharers` gain nothing: they wait
 // for the same lines, and a section ends more often.
 static Expr *fit_claimed(Scheduler *s, Expr *fit) {
-    int64_t sharers = s->context->target->l2_sharers,
-            least = (s->context->target->multiprocessors + sharers - 1) / sharers;
+    int64_t sharers = s->context->target->l2_sharers, least = ceil_div(s->context->target->multiprocessors, sharers);
     return e_max(s->arena, fit, e_int(s->arena, least));
 }
 

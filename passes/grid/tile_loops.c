@@ -18,17 +18,7 @@
 // last iteration, which waits for a slot most often: so the counter's answer is there when the loads of the next tile may begin, and the
 // CTA claims as late as that allows. It tells the others the names of the grid, too: divisions take as long as a product of small tiles,
 // and compute groups would have them between two tiles. With `@claim(static)` each role counts by itself.
-//
-// In snake order, where tiles come the longest first, a CTA takes one of each wave of CTAs, in every second wave from the other end.
-// Sections of tiles follow each other; each begins with a new wave, whose last one has no tile for some CTAs, and some CTAs further on,
-// so that these are others each time:
-//
-//     for (section in sections) {
-//         let ahead = cta + section * shift; let own = ahead < ctas ? ahead : ahead - ctas;
-//         for (wave in waves) {
-//             let place = wave * ctas + (wave % 2 == 1 ? ctas - 1 - own : own); let number = section * group + place;
-//             if (place < group && number < tiles) { let m = ..; .. }
-//         } }
+// Static claims may go in snake order (snake.h).
 //
 // Before this pass a CTA has one tile, so the loop has one iteration. It stays so where the grid has a CTA for each tile, and where
 // something outside of the loops uses the names of the grid.
@@ -36,6 +26,7 @@
 #include "ir/build.h"
 #include "ir/query.h"
 #include "ir/schedule.h"
+#include "passes/grid/snake.h"
 
 typedef struct TileLoops {
     Scheduler *s;
@@ -44,6 +35,7 @@ typedef struct TileLoops {
     Expr *tiles, *ctas;
     Var *number, *cta;   // of the lets in the scheduler's `top`: what each loop has its own of
     int at;              // behind what is computed before the roles
+    Map *inside;         // variables of one tile
     Expr *group;         // in snake order: tiles of a section; else NULL
     Expr *sections, *waves, *shift;
     Var *quotient;         // of a tile's number: its section
@@ -179,17 +171,13 @@ static Block *push_counted(TileLoops *t, const char *name, Expr *count, Span loc
 static void push_snake(TileLoops *t, Stmt *loop, Block *out) {
     Arena *a = t->arena;
     Span loc = loop->loc;
-    Expr *section, *wave;
+    Snake snake = {e_var(a, t->cta), t->ctas, t->tiles, t->group, t->shift};
+    Expr *section, *wave, *exists, *most = e_int(a, t->s->context->target->max_grid);
     Block *body = push_counted(t, "section", t->sections, loc, &section, out);
-    Expr *ahead = block_let(a, body, "ahead", e_add(a, e_var(a, t->cta), e_mul(a, section, t->shift)), loc);
-    Expr *around = e_select(a, e_lt(a, ahead, t->ctas), ahead, e_sub(a, ahead, t->ctas));
-    Expr *own = block_let(a, body, "own", around, loc);
+    Expr *own = snake_own(a, &snake, section, most, loc, body);
     body = push_counted(t, "wave", t->waves, loc, &wave, body);
-    Expr *back = e_eq(a, e_rem(a, wave, 2), e_int(a, 1));
-    Expr *from = e_select(a, back, e_sub(a, e_plus(a, t->ctas, -1), own), own);
-    Expr *place = block_let(a, body, "place", e_add(a, e_mul(a, wave, t->ctas), from), loc);
-    Expr *number = block_let(a, body, "number", e_add(a, e_mul(a, section, t->group), place), loc);
-    body = block_if(a, body, e_and(a, e_lt(a, place, t->group), e_lt(a, number, t->tiles)));
+    Expr *number = snake_number(a, &snake, section, wave, own, loc, body, &exists);
+    body = block_if(a, body, exists);
     *body = tile_body(t, number, section, loop);
 }
 
@@ -238,17 +226,17 @@ static void expand_loops(TileLoops *t, Block *block) {
 // What does not depend on the tile is computed once, before the roles.
 static void hoist_lets(TileLoops *t) {
     Block kept = {0}, *body = &t->s->grid->grid.body;
-    Map *inside = map_new(t->arena);
     int at = 0;
-    map_put(inside, t->number, t->number);
+    t->inside = map_new(t->arena);
+    map_put(t->inside, t->number, t->number);
     while (at < body->count && body->items[at]->kind == STMT_DECL) at++;
     FOR_EACH_ITEM (stmt, &t->s->top) {
         Expr *value = stmt->kind == STMT_LET ? stmt->let.value : stmt->kind == STMT_ASSUME ? stmt->assume : NULL;
-        if (value && expr_is_stable(value) && !expr_uses_any(value, inside)) {
+        if (value && expr_is_stable(value) && !expr_uses_any(value, t->inside)) {
             block_insert(t->arena, body, at++, stmt);
             continue;
         }
-        if (stmt->kind == STMT_LET) map_put(inside, stmt->let.var, stmt);
+        if (stmt->kind == STMT_LET) map_put(t->inside, stmt->let.var, stmt);
         block_push(t->arena, &kept, stmt);
     }
     t->s->top = kept;
@@ -267,26 +255,11 @@ static Expr *bind_before(TileLoops *t, const char *name, Expr *value, int64_t le
     return bound;
 }
 
-// The division of a tile's number that says its section is the loop's.
-static void find_quotient(TileLoops *t, const Var *block) {
-    Block *top = &t->s->top;
-    for (int i = 0; i < top->count && !t->quotient; i++) {
-        const Stmt *stmt = top->items[i];
-        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
-        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR) continue;
-        if (value->binary.a->var != block || !expr_is_stable(value->binary.b)) continue;
-        t->group = value->binary.b;
-        t->quotient = stmt->let.var;
-        block_remove(top, i);
-    }
-}
-
 static void set_up_sections(TileLoops *t, const Var *block) {
     Arena *a = t->arena;
     t->tiles = bind_before(t, "tiles", t->tiles, 1);
     t->ctas = bind_before(t, "ctas", t->ctas, 1);
-    find_quotient(t, block);
-    if (!t->group) t->group = t->tiles;
+    if (!take_section(&t->s->top, block, t->inside, &t->group, &t->quotient)) t->group = t->tiles;
     t->sections = bind_before(t, "sections", e_call2(a, OP_CEILDIV, t->tiles, t->group), 1);
     t->waves = bind_before(t, "waves", e_call2(a, OP_CEILDIV, t->group, t->ctas), 1);
     t->shift = bind_before(t, "shift", e_div(a, t->ctas, t->sections), 0);

@@ -1,4 +1,5 @@
 // The persistent loop of a cooperative kernel: the number of tiles of a CTA, and their order.
+#include "passes/grid/snake.h"
 #include "passes/specialize/emit_roles.h"
 
 // ---- whether CTAs are persistent ----
@@ -21,19 +22,6 @@ bool cooperative_equal_tiles(Arena *arena, const Func *kernel) {
     return equal_tiles(arena, body, body);
 }
 
-// Removes `let section = block / group` from the body and stores both in p. `inside`: names bound for one tile.
-static void find_section(RoleBuilder *p, Block *body, const Map *inside) {
-    for (int i = 0; i < body->count && !p->quotient; i++) {
-        const Stmt *stmt = body->items[i];
-        Expr *value = stmt->kind == STMT_LET ? stmt->let.value : NULL;
-        if (!value || !is_binary(value, BIN_DIV) || value->binary.a->kind != EXPR_VAR) continue;
-        if (value->binary.a->var != p->block || expr_uses_any(value->binary.b, inside)) continue;
-        p->section = value->binary.b;
-        p->quotient = stmt->let.var;
-        block_remove(body, i);
-    }
-}
-
 void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
     Map *inside = map_new(p->arena);
     map_put(inside, p->block, p->block);
@@ -44,7 +32,7 @@ void hoist_scalars(RoleBuilder *p, Block *body, Block *out) {
         block_push(p->arena, hoisted ? out : &kept, stmt);
         if (!hoisted && (stmt->kind == STMT_LET || stmt->kind == STMT_VAR)) map_put(inside, stmt->let.var, stmt);
     }
-    find_section(p, &kept, inside);
+    if (!p->quotient) take_section(&kept, p->block, inside, &p->section, &p->quotient);
     *body = kept;
 }
 
@@ -75,26 +63,18 @@ void make_tiles(RoleBuilder *p, ClaimKind claim, const Block *hoisted, Block *ou
 }
 
 // ---- the loop over tiles, in a role ----
-// Snake order: the position of a CTA in a wave of a section is mirrored in the next wave, so that a long tile is
-// followed by a short one. The last wave of a section may be incomplete. To spread its tiles evenly over the CTAs, each
-// section begins `shift` CTAs after the one before.
+// In snake order (passes/grid/snake.h).
 static Block *push_sections(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     Arena *a = p->arena;
     EXPECT(p->context->failure, p->section && p->shift && p->waves, "sections without their number of tiles");
-    Expr *section, *wave, *most = integer(p, p->context->target->max_grid), *zero = integer(p, 0);
-    Stmt *sections = push_tile_loop(p, "section", p->sections, &section, body);
-    body = &sections->loop.body;
-    Expr *ahead = bind(p, "ahead", e_add(a, e_var(a, p->cta), e_mul(a, section, p->shift)), body);
-    push_range(p, ahead, zero, most, body);
-    Expr *around = e_select(a, e_lt(a, ahead, p->ctas), ahead, e_sub(a, ahead, p->ctas));
-    Expr *own = bind(p, "own", around, body);
+    Snake snake = {e_var(a, p->cta), p->ctas, p->tiles, p->section, p->shift};
+    Expr *section, *wave, *exists, *most = integer(p, p->context->target->max_grid);
+    body = &push_tile_loop(p, "section", p->sections, &section, body)->loop.body;
+    Expr *own = snake_own(a, &snake, section, most, p->loc, body);
     body = &push_tile_loop(p, "wave", p->waves, &wave, body)->loop.body;
-    Expr *back = e_eq(a, e_mod(a, wave, integer(p, 2)), integer(p, 1));
-    Expr *from = e_select(a, back, e_sub(a, e_sub(a, p->ctas, integer(p, 1)), own), own);
-    Expr *place = bind(p, "place", e_add(a, e_mul(a, wave, p->ctas), from), body);
-    Expr *number = bind(p, "number", e_add(a, e_mul(a, section, p->section), place), body);
-    Stmt *some = s_if(a, e_and(a, e_lt(a, place, p->section), e_lt(a, number, p->tiles)));
+    Expr *number = snake_number(a, &snake, section, wave, own, p->loc, body, &exists);
+    Stmt *some = s_if(a, exists);
     some->loc = p->loc;
     block_push(a, body, some);
     push_block(p, number, m->subst, &some->if_.then);
