@@ -88,6 +88,19 @@ static Trend trend_of_quotient(const Trends *t, const Expr *a, const Expr *b) {
     return fixed ? trend_of(t, a) : TREND_UNKNOWN;
 }
 
+// `a < b ? yes : no` goes from `yes` to `no` as a - b rises.
+static Trend trend_of_choice(const Trends *t, const Expr *condition, const Expr *yes, const Expr *no) {
+    if (!expr_uses_var(condition, t->var)) return TREND_FLAT;
+    if (condition->kind != EXPR_BINARY || !type_is_int(condition->binary.a->type)) return TREND_UNKNOWN;
+    BinaryOp op = condition->binary.op;
+    bool less = op == BIN_LT || op == BIN_LE;
+    if (!less && op != BIN_GT && op != BIN_GE) return TREND_UNKNOWN;
+    Trend rise = trend_of(t, condition->binary.a) | opposite(trend_of(t, condition->binary.b));
+    Range before = range_of(t->facts, less ? yes : no), after = range_of(t->facts, less ? no : yes);
+    if (before.high <= after.low) return rise;
+    return before.low >= after.high ? opposite(rise) : TREND_UNKNOWN;
+}
+
 // Whether an integer rises or falls with the variable, with the others fixed.
 static Trend trend_of(const Trends *t, const Expr *e) {
     if (!expr_uses_var(e, t->var)) return TREND_FLAT;
@@ -96,8 +109,8 @@ static Trend trend_of(const Trends *t, const Expr *e) {
     case EXPR_CAST:
         return type_is_int(e->type) && type_is_int(e->operand->type) ? trend_of(t, e->operand) : TREND_UNKNOWN;
     case EXPR_SELECT:
-        if (expr_uses_var(e->select.condition, t->var)) return TREND_UNKNOWN;
-        return trend_of(t, e->select.yes) | trend_of(t, e->select.no);
+        return trend_of(t, e->select.yes) | trend_of(t, e->select.no) |
+               trend_of_choice(t, e->select.condition, e->select.yes, e->select.no);
     case EXPR_BINARY:
         if (!type_is_int(e->type)) return TREND_UNKNOWN;
         if (e->binary.op == BIN_ADD) return trend_of(t, e->binary.a) | trend_of(t, e->binary.b);

@@ -48,7 +48,6 @@ class Case:
     held: tuple = ()       # of tests/: (text, who): before this text these threads idle, so that others get as far ahead as barriers let them
 
 
-SKIPPED = (("if (!ORDER || wg == 0) {\n                        mbarrier_wait(k_full[stage], parity);\n                        if (n > 0)", "!ORDER && t / 32 % 4 == 1"),)
 SCHEDULES = 8   # of warps: a single one may be kind to a wait that is missing
 # A block of keys that a warpgroup passes by: a warp lags before its wait, in some of the tests.
 LAGS = "EXACT && t / 32 % 4 == 1"
@@ -62,7 +61,6 @@ DECODE_2, DECODE_4 = (f"decode_pieces__D_64__PAGE_16__WARPS_{warps}" for warps i
 A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`), with barriers and a wait for the queries"
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
-AGAIN = "nothing touches the registers since the fence before; ptxas wants one behind the loop of each wait (C7519)"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
@@ -92,9 +90,6 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_paged", "sm_80", False, 6, "cp_async_commit();"): "the commit of the first step's tiles is for the queries, too",
           (DECODE_2, "sm_80", False, 13, "barrier();"): A_SEQUENCE,
           (DECODE_2, "sm_80", True, 8, "barrier();"): A_SEQUENCE,
-          ("attention_roles", "sm_80", False, 30, "barrier(1 + wg, 128);"): "ptxas wants it, or the loops have no uniform registers",
-          ("attention_roles", "sm_80", False, 43, "wgmma_fence();"): AGAIN,
-          ("attention_roles", "sm_80", False, 55, "wgmma_fence();"): AGAIN,
           ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_w4", "sm_90a", False, 17, "wgmma_commit();"): JOINS,
@@ -114,10 +109,10 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
         "a thread reads what it copied itself; a prologue of 39 copies is played as a shorter one, which is safe"}
 
 # Statements that are needed, but no test shows it: without them a warp that lags by a whole ring misses a phase.
-NOT_SHOWN = {("attention_roles", "sm_80", False, 49, "barrier(1 + wg, 128);"),
-             ("attention_fp8_roles", "sm_80", False, 29, "barrier(1 + wg, 128);")}
+NOT_SHOWN = {("attention_fp8_roles", "sm_80", False, 29, "barrier(1 + wg, 128);")}
 
-# A fence behind a wait for a tile that stands between two products, of the same accumulators as before: AGAIN.
+# A fence behind a wait for a tile that stands between two products, of the same accumulators as before: nothing touches the
+# registers since the fence before, but ptxas wants one behind the loop of each wait (C7519).
 BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) )?mbarrier_wait\([^;{}]*\);\s*\Z")
 
 # A wait for all groups behind a loop of products that needs none, for what lowering does with the loop after insert-sync: copies for
@@ -374,11 +369,11 @@ CASES = [
          "../examples/attention_backward_ordered.tile"),
     Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
          target="sm_90a", source="lit/passes/vectors.tile"),
-    Case("attention_roles", [], [
-        f"test attention_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.3, CAUSAL = {causal}, LONG = {long}) tolerance 2e-2;"
-        for h, s, t, d, causal, long in ((5, 64, 300, 64, "false", 1), (17, 64, 64, 64, "true", 1), (1, 391, 391, 64, "true", 999),
-                                         (6, 192, 192, 128, "true", 1), (9, 64, 100, 256, "true", 999), (5, 20, 100, 256, "false", 1))],
-         "../examples/attention_roles.tile", held=SKIPPED),
+    *(Case("attention_roles", [f"D={d}", f"CAUSAL={causal}", "LONG=1"], [
+        f"test attention_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.3) tolerance 2e-2;" for h, s, t in shapes],
+           target="sm_90a", kernel=f"attend__D_{d}__W_{w}__BN_{columns}__tiles")
+      for d, causal, w, columns, shapes in ((64, "false", 3, 128, ((3, 300, 300), (7, 64, 64))), (64, "true", 3, 128, ((5, 200, 300), (17, 64, 64))),
+                                            (128, "true", 3, 80, ((6, 192, 192),)), (256, "false", 2, 64, ((5, 20, 100), (3, 140, 200))))),
     Case("attention_fp8_roles", [], [
         f"test attention_fp8_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.07, CAUSAL = {causal}, EXACT = {exact}) "
         f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 3e-1;"
