@@ -309,7 +309,8 @@ struct DLTensor;
 
 typedef enum TilecArgKind { TILEC_TENSOR, TILEC_INTEGER, TILEC_REAL } TilecArgKind;
 
-enum { TILEC_ANY_DEVICE = -1, TILEC_HOST = -2 };   // of a tensor: not said; memory that no device reads
+// Of a tensor: not said; memory that no device reads; on a device that is not CUDA's.
+enum { TILEC_ANY_DEVICE = -1, TILEC_HOST = -2, TILEC_OTHER_DEVICE = -3 };
 
 // An argument of a launch: a tensor in device memory, or a scalar. Made by the functions below.
 typedef struct TilecArg {

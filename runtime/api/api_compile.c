@@ -331,7 +331,8 @@ static const SentArgument *send_arguments(EmulateJob *e) {
     for (size_t i = 0; i < e->count; i++) {
         SentArgument *sent = &out[i];
         *sent = (SentArgument){.arg = argument_at(e->args, i), .same = -1};
-        if (!argument_span(&sent->arg, &sent->size)) continue;
+        bool is_here = sent->arg.device == TILEC_HOST || sent->arg.device == TILEC_ANY_DEVICE;
+        if (!is_here || !argument_span(&sent->arg, &sent->size)) continue;   // another place is refused, unread
         for (size_t k = 0; k < i && sent->same < 0; k++)
             if (out[k].arg.kind == TILEC_TENSOR && out[k].arg.data == sent->arg.data && out[k].size == sent->size)
                 sent->same = (int64_t)k;

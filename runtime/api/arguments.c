@@ -84,10 +84,13 @@ TilecArg tilec_dlpack(const struct DLTensor *tensor) {
     TilecType type = dlpack_type(tensor);
     TilecArg arg = tensor->strides ? tilec_strided_tensor(type, data, tensor->rank, tensor->shape, tensor->strides)
                                    : tilec_tensor(type, data, tensor->rank, tensor->shape);
-    int kind = tensor->device.kind;
-    arg.device = kind == DL_CUDA                                   ? tensor->device.index
-                 : kind == DL_CUDA_MANAGED || kind == DL_CUDA_HOST ? TILEC_ANY_DEVICE
-                                                                   : TILEC_HOST;
+    switch (tensor->device.kind) {
+    case DL_CPU: arg.device = TILEC_HOST; break;
+    case DL_CUDA: arg.device = tensor->device.index; break;
+    case DL_CUDA_HOST:
+    case DL_CUDA_MANAGED: arg.device = TILEC_ANY_DEVICE; break;
+    default: arg.device = TILEC_OTHER_DEVICE;
+    }
     return arg;
 }
 
@@ -130,7 +133,7 @@ const char *arguments_fault(const TilecArg *args, size_t count) {
         if (arg.size != args->size) return "an argument has another size than the first";
         if (arg.kind != TILEC_TENSOR && arg.kind != TILEC_INTEGER && arg.kind != TILEC_REAL)
             return "an argument is of an unknown kind";
-        if (arg.kind == TILEC_TENSOR && (arg.rank < 0 || arg.rank > TILEC_MAX_RANK)) return "a tensor has over 8 dims";
+        if (arg.kind == TILEC_TENSOR && (arg.rank < 0 || arg.rank > TILEC_MAX_RANK)) return "a tensor has 0 to 8 dims";
     }
     return NULL;
 }
@@ -188,6 +191,7 @@ static bool is_empty(const TilecArg *arg) {
 }
 
 static const char *place_text(int device, char out[32]) {
+    if (device == TILEC_OTHER_DEVICE) return "on a device that is not CUDA's";
     snprintf(out, 32, device == TILEC_HOST ? "in memory of the host" : "on device %d", device);
     return out;
 }

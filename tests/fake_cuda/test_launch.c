@@ -761,6 +761,9 @@ static void test_dlpack(void **state) {
     assert_int_equal(from_dlpack(x).type, TILEC_UNKNOWN_TYPE);
     x = (Tensor){memory_x, 1, 0, 1, 2, 32, 1, shape, NULL, 0};
     refuse(from_dlpack(x), y, 931);   // in memory of the CPU
+    x.kind = 10;
+    assert_int_equal(from_dlpack(x).device, TILEC_OTHER_DEVICE);   // ROCm's
+    refuse(from_dlpack(x), y, 931);
     x.kind = 2;
     x.index = 3;
     refuse(from_dlpack(x), y, 931);

@@ -192,6 +192,19 @@ static void test_refused(void **state) {
 }
 
 // Calls that are wrong in themselves, each with a text.
+// The host cannot read what is elsewhere, and does not try.
+static void test_elsewhere(void **state) {
+    (void)state;
+    float z[4];
+    static const int places[] = {0, 3, TILEC_OTHER_DEVICE};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        TilecArg x = vector((float *)0x10000, 4);
+        x.device = places[i];
+        assert_int_equal(RUN("add", x, x, vector(z, 4)).code, 931);
+        assert_int_equal(RUN("increase", x).code, 931);
+    }
+}
+
 static void test_misused(void **state) {
     (void)state;
     float x[10] = {0};
@@ -301,6 +314,7 @@ int main(void) {
                                        cmocka_unit_test(test_integers_in_range),
                                        cmocka_unit_test(test_same_tensor_twice),
                                        cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_elsewhere),
                                        cmocka_unit_test(test_misused),
                                        cmocka_unit_test(test_options),
                                        cmocka_unit_test(test_views),
