@@ -4,7 +4,9 @@ from __future__ import annotations
 import collections
 import collections.abc
 import json
+import keyword
 import math
+import operator
 import os
 import sys
 import warnings
@@ -58,12 +60,19 @@ class Parameter:
         return "f" if self.type in _FLOATS else {"bool": "b", "u64": "u"}.get(self.type, "i")
 
 
+def _plain(name, value):
+    """The value of a compile-time name as a bool, number or text of Python: those of NumPy, and tensors of one element, have `item`."""
+    plain = value.item() if hasattr(value, "item") else value
+    if not isinstance(plain, (bool, int, float, str)):
+        raise TypeError(f"'{name}' is a number, a bool or a text, not {type(value)}")
+    return plain
+
+
 def _value_text(value):
+    """As the language has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    return str(value)
+    return next((kind.__repr__(value) for kind in (int, float) if isinstance(value, kind)), value)
 
 
 def _say(diagnostics):
@@ -205,6 +214,24 @@ class _Consts(dict):
         return parse(self.kernel.source.consts[name])(collections.ChainMap(self.kernel.values, self))
 
 
+class _Signature:
+    """Of a kernel, for `inspect` and `help`: outputs may be left out. The class has none of its own."""
+
+    def __get__(self, kernel, owner):
+        if kernel is None:
+            raise AttributeError("__signature__")
+        from inspect import Parameter as P, Signature   # which takes as long to import as all of tilec
+        out, optional = [], False
+        for p in kernel.params:   # what follows an output has to be a keyword, as positions of both calls differ
+            kind = P.KEYWORD_ONLY if optional and p.mode != "out" else P.POSITIONAL_OR_KEYWORD
+            optional |= p.mode == "out"
+            type_text = f"{p.type}[{', '.join(p.shape)}]" if p.is_tensor else p.type
+            out.append(P(p.name + "_" * keyword.iskeyword(p.name), kind, annotation=type_text, **({"default": None} if p.mode == "out" else {})))
+        if all(p.name != "stream" for p in kernel.params):
+            out.append(P("stream", P.KEYWORD_ONLY, default=None))
+        return Signature([*sorted(out, key=lambda p: p.kind), P("values", P.VAR_KEYWORD)])
+
+
 class Kernel(_tilec.Launcher):
     """A kernel or program of a source, as a function of tensors.
 
@@ -217,8 +244,11 @@ class Kernel(_tilec.Launcher):
     more, all is compiled, in a thread. Tensors of the CPU run on the emulator.
     """
 
+    __signature__ = _Signature()
+
     def __init__(self, source, declared, values):
         self.source, self.name, self.values = source, declared["name"], values
+        self.__name__ = self.__qualname__ = self.name
         self.params = [Parameter(p) for p in declared["params"]]
         self.names = {n["name"]: n["kind"] for n in declared["names"]}
         self.type_names = {name for name, kind in self.names.items() if kind == "type"}
@@ -248,6 +278,7 @@ class Kernel(_tilec.Launcher):
         for name in values:
             if name not in self.names and name not in self.source.settable:
                 raise TypeError(f"{self.name} has no parameter, compile-time name, tunable or const '{name}'")
+        values = {name: _plain(name, value) for name, value in values.items()}
         key = tuple(sorted((name, _value_text(value)) for name, value in values.items()))
         if key not in self._bound:
             self._bound[key] = Kernel(self.source, self._declared, {**self.values, **values}) if key else self
@@ -276,6 +307,8 @@ class Kernel(_tilec.Launcher):
     def _call(self, args, keywords):
         named = "stream" in self.names or any(p.name == "stream" for p in self.params)   # then it is the kernel's
         stream = None if named else keywords.pop("stream", None)
+        if stream is not None:
+            stream = operator.index(stream)   # on the emulator, too
         given, values = self._split(keywords)
         if values:
             return self.bind(**values)(*args, **given, **({"stream": stream} if stream is not None else {}))
@@ -412,6 +445,7 @@ class Source(collections.abc.Mapping):
         for value in values:
             if value not in known:
                 raise TypeError(f"{name} has no compile-time name, tunable or const '{value}'")
+        values = {value: _plain(value, values[value]) for value in values}
         self._kernels = {key: Kernel(self, k, self._of(k, values)) for key, k in declared.items()}
 
     def _of(self, declared, values):
@@ -466,7 +500,7 @@ def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None
 
 
 def emulate(kernel: Kernel, /, *args: object, **keywords: object):
-    """`kernel.emulate(...)`: the emulator, whatever the tensors' device."""
+    """`kernel.emulate(...)`, on tensors of the CPU."""
     return kernel.emulate(*args, **keywords)
 
 

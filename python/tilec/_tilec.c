@@ -51,6 +51,7 @@ typedef struct ExchangeApi {
 typedef struct KnownType {
     PyObject *type;
     const ExchangeApi *exchange;   // NULL: it has none
+    PyObject *is_negated;   // method of PyTorch: memory has the negated numbers, which no exchange says; NULL: has none
 } KnownType;
 
 static struct {
@@ -173,16 +174,29 @@ static const ExchangeApi *exchange_of_type(PyObject *type) {
     return api && api->version.major == DL_MAJOR && api->tensor_from_object ? api : NULL;
 }
 
-static const ExchangeApi *exchange_of(PyObject *object) {
+static KnownType type_of(PyObject *object) {
     PyObject *type = (PyObject *)Py_TYPE(object);
     for (int i = 0; i < state.known_count; i++)
-        if (state.known[i].type == type) return state.known[i].exchange;
-    const ExchangeApi *api = exchange_of_type(type);
-    if (state.known_count < MOST_TYPES) {
-        Py_INCREF(type);
-        state.known[state.known_count++] = (KnownType){type, api};
+        if (state.known[i].type == type) return state.known[i];
+    KnownType known = {.type = type, .exchange = exchange_of_type(type)};
+    if (known.exchange) known.is_negated = PyObject_GetAttrString(type, "is_neg");
+    PyErr_Clear();
+    if (state.known_count == MOST_TYPES) {   // the least of the costs: they are looked up again
+        Py_CLEAR(state.known[--state.known_count].is_negated);
+        Py_DECREF(state.known[state.known_count].type);
     }
-    return api;
+    Py_INCREF(type);
+    state.known[state.known_count++] = known;
+    return known;
+}
+
+static bool refuse_negated(PyObject *object, PyObject *is_negated, const char *name) {
+    Py_INCREF(is_negated);
+    PyObject *answer = PyObject_CallFunctionObjArgs(is_negated, object, NULL);
+    Py_DECREF(is_negated);
+    if (answer == Py_True) PyErr_Format(PyExc_ValueError, "'%s' has the negative bit: pass x.resolve_neg()", name);
+    Py_XDECREF(answer);
+    return !PyErr_Occurred();
 }
 
 static bool take_dlpack(const struct DLTensor *tensor, const char *name, TilecArg *out) {
@@ -237,10 +251,10 @@ static TilecType array_type(PyObject *object, const ArrayStruct *array) {
 
 static bool take_array(PyObject *object, const ArrayStruct *array, const char *name, TilecArg *out, bool *read_only) {
     int64_t shape[TILEC_MAX_RANK], strides[TILEC_MAX_RANK];
-    const char *fault = array->two != 2                  ? "has another form of __array_struct__"
-                        : array->rank > TILEC_MAX_RANK   ? "has more than 8 dimensions"
-                        : !(array->flags & ARRAY_NATIVE) ? "has swapped bytes"
-                                                         : NULL;
+    const char *fault = array->two != 2                                        ? "has another form of __array_struct__"
+                        : array->rank > TILEC_MAX_RANK                         ? "has more than 8 dimensions"
+                        : !(array->flags & ARRAY_NATIVE) && array->kind != 'V' ? "has swapped bytes"
+                                                                               : NULL;
     for (int d = 0; !fault && d < array->rank; d++) {
         shape[d] = array->shape[d];
         strides[d] = array->strides[d] / (array->width ? array->width : 1);
@@ -303,10 +317,12 @@ static bool read_tensor(PyObject *object, const char *name, Reading *r) {
     TilecArg *out = &r->args[r->count];
     bool *read_only = &r->read_only[r->count];
     struct DLTensor tensor;
-    const ExchangeApi *exchange = exchange_of(object);
+    const KnownType type = type_of(object);
+    const ExchangeApi *exchange = type.exchange;
     *read_only = false;
     if (exchange) {
         if (exchange->tensor_from_object(object, &tensor) || !take_dlpack(&tensor, name, out)) return false;
+        if (type.is_negated && !refuse_negated(object, type.is_negated, name)) return false;
     } else {
         PyObject *array = attribute(object, "__array_struct__");
         PyObject *dlpack = array || PyErr_Occurred() ? NULL : attribute(object, "__dlpack__");
@@ -340,15 +356,32 @@ static long long integer_of(PyObject *object, char kind, const char *name) {
     return value;
 }
 
+// A bool, a number, of which the launch takes 0 and 1, or what has a bool as `item()`, as NumPy's.
+static long long truth_of(PyObject *object, const char *name) {
+    if (PyBool_Check(object)) return object == Py_True;
+    PyObject *item = PyIndex_Check(object) ? NULL : PyObject_CallMethod(object, "item", NULL);
+    long long value = item && PyBool_Check(item) ? item == Py_True : 0;
+    if (!PyIndex_Check(object) && (!item || !PyBool_Check(item))) PyErr_SetNone(PyExc_TypeError);
+    Py_XDECREF(item);
+    return PyIndex_Check(object) ? integer_of(object, 'i', name) : value;
+}
+
+static TilecArg number_of(PyObject *object, char kind, const char *name) {
+    if (kind == 'b') return tilec_integer(truth_of(object, name));
+    bool is_real = kind == 'f' || (kind == 'n' && !PyIndex_Check(object));
+    return is_real ? tilec_real(PyFloat_AsDouble(object)) : tilec_integer(integer_of(object, kind, name));
+}
+
 // Of a scalar parameter: 'i', 'u' (u64), 'f', 'b', or 'n' where its type is a compile-time name.
 static bool read_scalar(PyObject *object, const char *name, char kind, Reading *r) {
     TilecArg *out = &r->args[r->count++];
-    if (kind == 'f' || (kind == 'n' && !PyLong_Check(object))) *out = tilec_real(PyFloat_AsDouble(object));
-    else if (kind == 'b') *out = tilec_integer(PyObject_IsTrue(object) == 1);
-    else *out = tilec_integer(integer_of(object, kind, name));
+    *out = number_of(object, kind, name);
     if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError))
         PyErr_Format(PyExc_TypeError, "'%s' is %s, not %R", name,
-                     kind == 'i' || kind == 'u' ? "an integer" : "a number", (PyObject *)Py_TYPE(object));
+                     kind == 'i' || kind == 'u' ? "an integer"
+                     : kind == 'b'              ? "a bool"
+                                                : "a number",
+                     (PyObject *)Py_TYPE(object));
     return !PyErr_Occurred();
 }
 

@@ -1,35 +1,34 @@
 """The compile cache on disk, which all processes of a user share. `TILEC_CACHE` names its folder, or `off`."""
 from __future__ import annotations
 
+import json
+
 from ._program import program
 
 
 def _run(action):
+    """What the command says; {}: the cache is off."""
     import subprocess   # which takes longer to import than all else here
-    done = subprocess.run([program(), "cache", action], capture_output=True, text=True)
+    done = subprocess.run([program(), "cache", action, "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         raise OSError(done.stderr.strip() or done.stdout.strip())
-    return done.stdout
+    said = json.loads(done.stdout)
+    return {} if said["folder"] == "off" else said
 
 
 def path() -> str | None:
     """Its folder; None: it is off."""
-    text = _run("path").strip()
-    return None if text == "off" else text
+    return _run("path").get("folder")
 
 
 def stat() -> dict:
-    """What is in it: {"folder", "entries", "size"}; {} where it is off."""
-    rows = dict(line.split(None, 1) for line in _run("stat").splitlines() if " " in line)
-    if "entries" in rows:
-        rows["entries"] = int(rows["entries"])
-    return rows
+    """What is in it: {"folder", "entries", "bytes", "limit_bytes"}; {} where it is off."""
+    return _run("stat")
 
 
 def verify() -> int:
     """Deletes damaged entries; returns their number."""
-    rows = dict(line.split(None, 1) for line in _run("verify").splitlines() if " " in line)
-    return int(rows.get("damaged", "0").split(",")[0])
+    return _run("verify").get("damaged", 0)
 
 
 def clear() -> None:

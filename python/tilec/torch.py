@@ -23,6 +23,7 @@ from ._kernels import _FLOATS, _Consts, load as _load
 from ._expressions import parse
 
 _NAMES = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
+_IMPORT = re.compile(rb'\bimport\s*"')
 _TAGS = tuple(getattr(torch.Tag, name) for name in ("pt2_compliant_tag", "needs_exact_strides") if hasattr(torch.Tag, name))
 _libraries = {}    # by namespace
 _operators = {}    # by qualified name
@@ -104,7 +105,7 @@ class Operator:
                 args.append(f"Tensor {p.name}")
             else:
                 kind = p.kind(self.kernel.type_names)
-                args.append({"f": "float", "n": "float", "i": "SymInt", "b": "bool"}[kind] + f" {p.name}")
+                args.append({"f": "float", "n": "float", "i": "SymInt", "u": "SymInt", "b": "bool"}[kind] + f" {p.name}")
         if self.extras:
             args.append("*")
             args += [f"{'str' if kind == 'type' else 'SymInt'} {name}" for name, kind in self.extras.items()]
@@ -184,6 +185,45 @@ class Operator:
         return None if not outputs else outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
+class _Refused(torch.autograd.Function):
+    """What an operator that changes tensors makes of tensors that require gradients."""
+
+    @staticmethod
+    def forward(ctx, op, call, *args):
+        ctx.op = op
+        return call(*args)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise NotImplementedError(f"{ctx.op.qualified} has no gradient: it changes tensors in place")
+
+
+def _register_changes(owner, op):
+    """Of an operator that changes tensors: autograd hears of it, so that a gradient that needs the old values is an error, not a wrong number."""
+    changed = [at for at, p in enumerate(op.inputs) if p.mode == "inout"]
+
+    def autograd(keyset, *args, **keywords):
+        def call(*args):
+            with torch._C._AutoDispatchBelowAutograd():
+                return op.overload.redispatch(keyset & torch._C._after_autograd_keyset, *args, **keywords)
+        tracked = torch.is_grad_enabled()
+        for at in changed:
+            if tracked and args[at].requires_grad:
+                raise NotImplementedError(f"{op.qualified} changes '{op.inputs[at].name}', which requires a gradient, and has none: "
+                                          "pass x.detach(), or call it under torch.no_grad()")
+        tracked = tracked and op.outputs and any(isinstance(x, torch.Tensor) and x.requires_grad for x in args)
+        return _Refused.apply(op, call, *args) if tracked else call(*args)
+
+    def version(keyset, *args, **keywords):
+        for at in changed:
+            torch.autograd.graph.increment_version(args[at])
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            return op.overload.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, *args, **keywords)
+
+    owner.impl(op.name, autograd, "Autograd", with_keyset=True)
+    owner.impl(op.name, version, "ADInplaceOrView", with_keyset=True)
+
+
 class _Gradient:
     """The gradient of an operator by another one, whose parameters say what they are: names of inputs and outputs of the
     first, `dNAME` of an output for its gradient, and, written, `dNAME` of an input. An output whose gradient it does not take
@@ -237,12 +277,17 @@ def _register(namespace, op):
         owner.impl(op.name, op.run, key)
     library.register_fake(op.qualified, op.shape_of_outputs, lib=owner)
     op.overload = getattr(getattr(torch.ops, namespace), op.name).default
+    if not op.is_functional:
+        _register_changes(owner, op)
 
 
 def _no_gradient(op, why):
     def backward(ctx, *gradients):
         raise NotImplementedError(f"{op.qualified} has no gradient: {why}")
-    return backward, None
+
+    def setup(ctx, inputs, output, keyword_only_inputs=None):
+        pass
+    return backward, setup
 
 
 def _register_gradient(namespace, op, backward):
@@ -251,8 +296,7 @@ def _register_gradient(namespace, op, backward):
     why = f"its source has no kernel {op.name}_backward"
     gradient = _Gradient(op, backward) if backward else None
     call, setup = (gradient, gradient.setup) if gradient and not gradient.problem else _no_gradient(op, gradient.problem if gradient else why)
-    keywords = {"setup_context": setup} if setup else {}
-    library.register_autograd(op.qualified, call, lib=_libraries[namespace], **keywords)
+    library.register_autograd(op.qualified, call, setup_context=setup, lib=_libraries[namespace])
 
 
 def _is_callable(kernel):
@@ -285,11 +329,15 @@ def load(path: str | os.PathLike | None = None, /, *, source: str | bytes | None
     registered once in a process: the same source again gives the same operators, another one needs another namespace.
     """
     kernels = _load(path, source=source, name=name, pdl=pdl, independent=independent, **values)
+    for given in [*(only or ()), *(gradients or {}), *(gradients or {}).values()]:
+        if given not in kernels:
+            raise ValueError(f"{kernels.name} has no kernel '{given}'; it has {', '.join(kernels)}")
+    folder = os.path.dirname(kernels.name) if _IMPORT.search(kernels.text) else None   # elsewhere an import is another file
     out, new = Operators(), []
     for kernel in kernels.values():
         if kernel.name not in only if only is not None else not _is_callable(kernel):
             continue
-        identity = (kernels.text, pdl, kernels.independent, tuple(sorted((k, str(v)) for k, v in kernel.values.items())))
+        identity = (kernels.text, folder, pdl, kernels.independent, tuple(sorted((k, str(v)) for k, v in kernel.values.items())))
         known = _operators.get(f"{namespace}::{kernel.name}")
         if known and known.identity != identity:
             raise ValueError(f"torch.ops.{namespace}.{kernel.name} is of another source, or has other values: pass namespace=")

@@ -95,6 +95,8 @@ class Numpy(unittest.TestCase):
             self.source["both"](x, "2")
 
     def test_scalar_of_a_compile_time_type(self):
+        big, big_a = np.array([1], "i8"), np.int64(2**62 + 1)   # no float on the way
+        self.assertEqual(self.source["scalar"](big, big_a).tolist(), [int(big_a)])
         np.testing.assert_array_equal(self.source["scalar"](np.arange(4, dtype="i4"), 3), 3 * np.arange(4))
         np.testing.assert_array_equal(self.source["scalar"](np.arange(4, dtype="f4"), 0.5), np.arange(4) / 2)
 
@@ -105,7 +107,7 @@ class Numpy(unittest.TestCase):
             add(x.astype(">f4"), x)
         with self.assertRaisesRegex(ValueError, "no multiples"):
             add(np.zeros(4, dtype=[("a", "f4"), ("b", "i2")])["a"], x)
-        for wrong in (x.astype("f8"), x.astype("c8"), x[:3], x.reshape(2, 2)):
+        for wrong in (x.astype("f8"), x.astype("c8"), x[:3], x.reshape(2, 2), np.zeros(4, dtype=[("a", "f4")])):
             with self.assertRaises(tilec.Error):
                 add(x, wrong)
         with self.assertRaises(tilec.Error) as caught:   # z overlaps x
@@ -144,6 +146,42 @@ class Numpy(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "'a' is an integer, not <class 'float'>"):
             f(0.5, 0, 0, x)
         self.assertEqual(x.tolist(), [2**62 + 5, 2**63 - 1])
+
+    def test_bools(self):
+        """A bool is none but what is one: a text or a float is a mistake."""
+        f = tilec.load(source="kernel f(x: i32[1], c: bool, y: out i32[1]) { grid (i in 1) threads 32 { thread (t in 1) { y[0] = c ? x[0] : 0; } } }")["f"]
+        x = np.array([7], "i4")
+        for value, want in ((True, 7), (False, 0), (1, 7), (0, 0), (np.bool_(True), 7), (np.bool_(False), 0), (np.int8(1), 7)):
+            self.assertEqual(f(x, value).tolist(), [want])
+        for wrong in ("x", 1.0, None, [1], np.float32(1)):
+            with self.assertRaisesRegex(TypeError, "'c' is a bool, not"):
+                f(x, wrong)
+        with self.assertRaises(tilec.Error) as caught:
+            f(x, 2)
+        self.assertEqual(caught.exception.diagnostics[0].code, "T0935")
+
+    def test_compile_time_values(self):
+        """Numbers of NumPy are numbers, in calls, in bind and in load."""
+        class One(int):
+            def __repr__(self):
+                return "one"
+        text = "const C = 1; kernel f(x: f32[1], y: out f32[1]) { grid (i in 1) threads 32 { thread (t in 1) { y[0] = x[0] * f32(C); } } }"
+        f, x = tilec.load(source=text)["f"], np.array([2], "f4")
+        for value, want in ((np.float64(1.5), 3), (np.float32(1.5), 3), (np.int64(3), 6), (1.5, 3), (One(1), 2), ("1 + 1", 4), (np.array(3), 6)):
+            self.assertEqual(f(x, C=value).tolist(), [want])
+            self.assertEqual(f.bind(C=value)(x).tolist(), [want])
+            self.assertEqual(tilec.load(source=text, C=value)["f"](x).tolist(), [want])
+        for wrong in ([1], None, 1j):
+            with self.assertRaisesRegex(TypeError, "'C' is a number, a bool or a text"):
+                f(x, C=wrong)
+            with self.assertRaisesRegex(TypeError, "'C' is a number, a bool or a text"):
+                tilec.load(source=text, C=wrong)
+
+    def test_stream_is_a_number(self):
+        add, x = tilec.load(SOURCE / "examples/vector_add.tile")["vector_add"], np.ones(4, "f4")
+        np.testing.assert_array_equal(add(x, x, stream=0), x + x)   # the emulator has none
+        with self.assertRaises(TypeError):
+            add(x, x, stream="s")
 
     def test_bf16_needs_ml_dtypes(self):
         kernel = tilec.load(source="kernel f(x: f32[N], y: out bf16[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i]; } } }")["f"]

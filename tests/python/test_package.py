@@ -1,6 +1,7 @@
 """The package without any framework: sources, errors, tensors by __dlpack__, launches on a driver that only takes notes."""
 import copy
 import ctypes
+import inspect
 import os
 import pathlib
 import pickle
@@ -146,6 +147,13 @@ class Arguments(unittest.TestCase):
         rows = [Tensor((1, 48), "f32", CPU, 0, ctypes.addressof(d)) for d in (data, out)]
         again(*rows)
         self.assertEqual(list(out), [-i for i in range(48)])
+
+    def test_signature(self):
+        source = tilec.load(source="kernel f(x: f32[N], y: out f32[N], lambda: i32) { grid (i in 1) threads 32 { thread (t in 1) { y[0] = x[0]; } } }")
+        self.assertEqual(str(inspect.signature(source["f"])), "(x: 'f32[N]', y: 'f32[N]' = None, *, lambda_: 'i32', stream=None, **values)")
+        self.assertEqual(str(inspect.signature(tilec.load(source=SCALE)["scale"])), "(x: 'E[M, D]', y: 'E[M, D]' = None, *, stream=None, **values)")
+        self.assertEqual(source["f"].__name__, "f")
+        self.assertTrue(callable(tilec.Kernel) and inspect.signature(tilec.Kernel))
 
     def test_shapes_of_outputs(self):
         from tilec._kernels import Bound
@@ -307,11 +315,14 @@ class Cache(unittest.TestCase):
                 self.assertEqual(tilec.cache.path(), folder)
                 entries = tilec.cache.stat()["entries"]
                 self.assertGreaterEqual(entries, 2)
+                self.assertGreater(tilec.cache.stat()["bytes"], 0)
+                self.assertEqual(tilec.cache.stat()["folder"], folder)
                 self.assertEqual(tilec.cache.verify(), 0)
                 tilec.cache.clear()
                 self.assertLess(tilec.cache.stat()["entries"], entries)
                 os.environ["TILEC_CACHE"] = "off"
                 self.assertIsNone(tilec.cache.path())
+                self.assertEqual((tilec.cache.stat(), tilec.cache.verify()), ({}, 0))
             finally:
                 del os.environ["TILEC_CACHE"]
 

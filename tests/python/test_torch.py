@@ -8,6 +8,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import torch
@@ -254,6 +255,57 @@ for value in (3, 5):
         self.assertEqual(done.stdout, b"vector_add [2.0, 2.0]\n")
         for got, want in zip(copy.deepcopy(model)(x), model(x)):
             torch.testing.assert_close(got, want)
+
+    def test_an_import_is_that_of_the_folder(self):
+        text = 'import "c.tile"; kernel imported(x: f32[N], y: out f32[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i] * C; } } }'
+        with tempfile.TemporaryDirectory() as folder:
+            for number in (2, 3):
+                here = pathlib.Path(folder, str(number))
+                here.mkdir()
+                (here / "f.tile").write_text(text)
+                (here / "c.tile").write_text(f"const C = {number}.0;")
+                op = tilec.torch.load(here / "f.tile", namespace=f"folder_{number}").imported
+                self.assertEqual(op(torch.ones(1)).tolist(), [number])
+            with self.assertRaisesRegex(ValueError, "another source"):
+                tilec.torch.load(here / "f.tile", namespace="folder_2")
+
+    def test_names_have_to_be_there(self):
+        for given in ({"only": ["nothing"]}, {"gradients": {"nothing": "vector_add"}}, {"gradients": {"vector_add": "nothing"}}):
+            with self.assertRaisesRegex(ValueError, "no kernel 'nothing'; it has vector_add"):
+                example("vector_add", **given)
+
+    def test_u64(self):
+        text = "kernel of_u64(x: i64[N], s: u64, y: out i64[N]) { grid (i in N) threads 32 { thread (t in 1) { y[i] = x[i] + i64(s); } } }"
+        self.assertEqual(tilec.torch.load(source=text).of_u64(torch.arange(2), 7).tolist(), [7, 8])
+
+    def test_autograd_hears_of_changes(self):
+        """Old values that a gradient needs are an error, not a wrong gradient."""
+        text = """kernel grown(x: f32[N], sum: inout f32[N], y: out f32[N]) {
+            grid (i in N) threads 32 { thread (t in 1) { sum[i] = sum[i] + x[i]; y[i] = x[i]; } } }"""
+        grown = tilec.torch.load(source=text).grown
+        w, x = torch.ones(3, requires_grad=True), torch.ones(3)
+        z = w * 1
+        square = (z * z).sum()
+        with self.assertRaisesRegex(NotImplementedError, "changes 'sum', which requires a gradient"):
+            grown(x, z)
+        grown(x, z.detach())
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            square.backward()
+        with self.assertRaisesRegex(NotImplementedError, "grown has no gradient"):
+            grown(w, x).sum().backward()
+        with torch.no_grad():
+            grown(x, z)
+            self.assertFalse(grown(w, x).requires_grad)
+        library.opcheck(grown.overload, (x, x.clone()))
+        compiled = torch.compile(lambda x, sum: grown(x, sum) + sum, fullgraph=True, backend="aot_eager")
+        self.assertEqual(compiled(torch.ones(3), torch.ones(3)).tolist(), [3, 3, 3])
+
+    def test_negative_bit(self):
+        """Memory that is to be read with the other sign is refused by kernels, and resolved by operators."""
+        add, negated = tilec.load(EXAMPLES / "vector_add.tile")["vector_add"], torch._neg_view(torch.ones(3))
+        with self.assertRaisesRegex(ValueError, "'x' has the negative bit"):
+            add(negated, torch.ones(3))
+        self.assertEqual(example("vector_add").vector_add(negated, torch.ones(3)).tolist(), [0, 0, 0])
 
     def test_plain_kernels_take_tensors_of_torch(self):
         add = tilec.load(EXAMPLES / "vector_add.tile")["vector_add"]
