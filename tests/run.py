@@ -368,7 +368,11 @@ def main():
     start = time.monotonic() - options.started
     os.environ["XDG_CACHE_HOME"] = str(ROOT / "build" / "test-home")   # not the user's
     os.environ["TILEC_CACHE"] = "off"   # tests compile
-    steps = all_steps(options.builds.split(","), options.seed)
+    builds = options.builds.split(",")
+    missing = [build for build in builds if not (ROOT / "build" / build / "CTestTestfile.cmake").exists()]
+    if missing and (not options.list or missing == builds):
+        sys.exit(f"not built: {', '.join(missing)}; `./dev build {missing[0]}` does, or name others: --builds release")
+    steps = all_steps([build for build in builds if build not in missing], options.seed)
     chosen = choose(steps, options)
     if options.list:
         list_steps(steps if options.tier == "default" and not options.only and not options.shard else chosen)
@@ -378,7 +382,7 @@ def main():
     report = run_all(chosen, options, start)
     if options.times:
         measured = {r.step.name: r.seconds for r in report.results if r.outcome == PASSED and not r.from_cache}
-        write_times(measured, steps, options.builds.split(","))
+        write_times(measured, steps, builds)
     return 1 if report.count(FAILED) else 0
 
 

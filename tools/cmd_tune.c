@@ -2,6 +2,7 @@
 // writes them next to the file, for builds. With several devices, a process for each measures its share; then this one, which
 // finds all in the record but what such a process left.
 #include "runtime/device/cuda.h"
+#include "support/json.h"
 #include "tools/bench_flags.h"
 #include "tools/tune.h"
 #include <errno.h>
@@ -377,12 +378,18 @@ static bool tune_file(Tool *tool, Measurements *record) {
 static bool merge(Tool *tool, Measurements *record) {
     const Options *o = &tool->options;
     int64_t count;
+    StrBuf text;
+    sb_init(&text, tool->arena);
     if (o->operands.count == 0) return tool_usage(tool, "--merge takes the records to add");
     for (int i = 0; i < o->operands.count; i++) {
         if (!measurements_merge(record, tool->arena, o->operands.items[i], &count)) return false;
-        printf("%lld measurements of %s\n", (long long)count, o->operands.items[i]);
+        if (option_given(o, OPTION_JSON)) {
+            sb_printf(&text, "{\"record\": ");
+            json_quote(&text, o->operands.items[i]);
+            sb_printf(&text, ", \"measurements\": %lld}\n", (long long)count);
+        } else sb_printf(&text, "%lld measurements of %s\n", (long long)count, o->operands.items[i]);
     }
-    return true;
+    return tool_write(tool, "-", &text);
 }
 
 static bool export(Tool *tool, Measurements *record) {
@@ -395,9 +402,10 @@ static bool export(Tool *tool, Measurements *record) {
 
 bool command_tune(Tool *tool, int *code) {
     (void)code;
+    bool merges = option_given(&tool->options, OPTION_MERGE), exports = option_given(&tool->options, OPTION_EXPORT);
+    if (merges && exports) return tool_usage(tool, "--merge and --export are two commands");
     Measurements *record = measurements_open(tool->arena, tool->sink, measurements_path(tool->arena));
     if (!record) return false;
-    bool merges = option_given(&tool->options, OPTION_MERGE), exports = option_given(&tool->options, OPTION_EXPORT);
     bool ok = merges ? merge(tool, record) : exports ? export(tool, record) : tune_file(tool, record);
     measurements_close(record);
     return ok;

@@ -235,28 +235,36 @@ bool measurements_merge(Measurements *all, Arena *arena, const char *path, int64
 
 // ---- as text ----
 
-// "K = 4096, M = 4096"
-static RecordValues values_of(Arena *arena, const char *text) {
-    RecordValues out = {0};
+// "K = 4096, M = 4096". False: it is damaged.
+static bool values_of(Arena *arena, const char *text, RecordValues *out) {
+    static const char equals[] = " = ", comma[] = ", ";
     while (*text) {
-        size_t name = strcspn(text, " ");
+        const char *number = strstr(text, equals);
+        if (!number || number == text) return false;
         char *end;
-        RecordValue value = {arena_strndup(arena, text, name), strtoll(text + name + strlen(" = "), &end, 10)};
-        vec_push(arena, &out, value);
-        text = end + strspn(end, ", ");
+        RecordValue value = {arena_strndup(arena, text, (size_t)(number - text)),
+                             strtoll(number + strlen(equals), &end, 10)};
+        bool ends = end > number + strlen(equals) && (!*end || strncmp(end, comma, strlen(comma)) == 0);
+        if (!ends) return false;
+        vec_push(arena, out, value);
+        text = *end ? end + strlen(comma) : end;
     }
-    return out;
+    return true;
 }
 
-static RecordEntry entry_of(sqlite3_stmt *row, Arena *arena) {
+// False: it is damaged, though SQLite reads it.
+static bool entry_of(sqlite3_stmt *row, Arena *arena, RecordEntry *out) {
     const char *texts[KEYS];
-    for (int i = 0; i < KEYS; i++) texts[i] = column(row, arena, i);
-    return (RecordEntry){.kernel = texts[0],
+    RecordValues shape = {0}, tuned = {0};
+    for (int i = 0; i < KEYS; i++)
+        if (!(texts[i] = column(row, arena, i))) return false;
+    if (!values_of(arena, texts[4], &shape) || !values_of(arena, texts[5], &tuned)) return false;
+    *out = (RecordEntry){.kernel = texts[0],
                          .text = texts[1],
                          .target = texts[2],
                          .device = texts[3],
-                         .shape = values_of(arena, texts[4]),
-                         .tuned = values_of(arena, texts[5]),
+                         .shape = shape,
+                         .tuned = tuned,
                          .driver = texts[6],
                          .clocks = texts[7],
                          .artefact = texts[8],
@@ -265,6 +273,7 @@ static RecordEntry entry_of(sqlite3_stmt *row, Arena *arena) {
                          .low = sqlite3_column_double(row, KEYS + 1),
                          .high = sqlite3_column_double(row, KEYS + 2),
                          .tilec = column(row, arena, KEYS + 3)};
+    return out->tilec != NULL;
 }
 
 bool measurements_export(Measurements *all, Arena *arena, StrBuf *out) {
@@ -272,9 +281,10 @@ bool measurements_export(Measurements *all, Arena *arena, StrBuf *out) {
     sqlite3_stmt *rows;
     int code;
     if (sqlite3_prepare_v2(all->database, text, -1, &rows, NULL) != SQLITE_OK) return refused(all);
-    while ((code = sqlite3_step(rows)) == SQLITE_ROW) {
-        RecordEntry entry = entry_of(rows, arena);
-        record_entry_write(&entry, out);
+    for (int number = 1; (code = sqlite3_step(rows)) == SQLITE_ROW; number++) {
+        RecordEntry entry;
+        if (entry_of(rows, arena, &entry)) record_entry_write(&entry, out);
+        else diag(all->sink, (Span){0}, T_BAD_RECORD, all->path, number, "the database is damaged");
     }
     sqlite3_finalize(rows);
     return code == SQLITE_DONE || refused(all);
