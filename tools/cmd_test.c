@@ -157,8 +157,17 @@ static const Target *choose_target(Tool *tool, bool on_gpu) {
     return device ? device : tool_target(tool, on_gpu ? "sm_90a" : "sm_80");
 }
 
-static void add_error(TestRun *run, const char *path) {
-    TestOutcome outcome = {.file = path, .name = "", .error = true};
+// What the first error says of those from `first` on; NULL: there is none.
+static const char *first_error(const Tool *tool, int first) {
+    for (int i = first; i < diag_count(tool->sink); i++) {
+        DiagView view = diag_view(tool->sink, i);
+        if (view.severity == SEVERITY_ERROR) return arena_strdup(tool->arena, view.message);
+    }
+    return NULL;
+}
+
+static void add_error(TestRun *run, const char *path, const char *why) {
+    TestOutcome outcome = {.file = path, .name = "", .error = true, .why = why};
     StrBuf line;
     sb_init(&line, run->tool->arena);
     test_outcome_json(&outcome, &line);
@@ -168,12 +177,13 @@ static void add_error(TestRun *run, const char *path) {
 
 static bool test_path(void *user, const char *path) {
     TestRun *run = user;
+    int said = diag_count(run->tool->sink);
     run->path = path;
     run->loader = tool_loader(run->tool, run->loader.target);
     bool ok = loader_open(&run->loader, path);
     if (run->prepare) return ok && prepare(run);
     ok = ok && test_file(&run->loader, path, &run->options, &run->counts);
-    if (!ok) add_error(run, path);
+    if (!ok) add_error(run, path, first_error(run->tool, said));
     return ok;
 }
 
@@ -199,8 +209,12 @@ static bool test_there(TestRun *run, const FileNames *files, int jobs, int *code
 }
 
 static void print_counts(const TestRun *run) {
-    printf(run->options.json ? "{\"passed\": %d, \"failed\": %d}\n" : "%d passed, %d failed\n", run->counts.passed,
-           run->counts.failed);
+    int errors = 0;
+    VEC_EACH (TestOutcome, outcome, &run->outcomes) errors += outcome->error;
+    printf(run->options.json ? "{\"passed\": %d, \"failed\": %d, \"errors\": %d}\n"
+           : errors          ? "%d passed, %d failed, %d with errors\n"
+                             : "%d passed, %d failed\n",
+           run->counts.passed, run->counts.failed, errors);
 }
 
 static bool write_junit(TestRun *run) {
@@ -217,7 +231,11 @@ static bool list_files(Tool *tool, FileNames *out) {
     if (tool->options.operands.count == 0) return tool_usage(tool, "no input file was given");
     VEC_EACH_PTR (const char, path, &tool->options.operands) {
         if (strcmp(path, "-") == 0) vec_push(tool->arena, out, path);
-        else if (!files_named(tool->arena, tool->sink, path, ".tile", out)) return false;
+        else {
+            int before = out->count;
+            if (!files_named(tool->arena, tool->sink, path, ".tile", out)) return false;
+            if (out->count == before) return tool_usage(tool, "the folder '%s' has no .tile file", path);
+        }
     }
     return true;
 }

@@ -138,7 +138,7 @@ static void junit_case(const TestOutcome *outcome, StrBuf *out) {
     sb_str(out, "    <testcase classname=\"");
     xml_text(outcome->file, out);
     sb_str(out, "\" name=\"");
-    xml_text(outcome->name, out);
+    xml_text(outcome->name[0] ? outcome->name : "the file", out);   // readers of reports refuse a case without a name
     sb_printf(out, "\" time=\"%.3f\"", outcome->seconds);
     if (outcome->passed) {
         sb_str(out, "/>\n");
