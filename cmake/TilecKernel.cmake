@@ -3,7 +3,8 @@
 #
 # Compiles kernels into a C or C++ target. `header` (the default): gemm.tile gives gemm.h with the array gemm_cubin, for
 # tilec_artefact_open; with several TARGETS gemm.sm_80.h with gemm_sm_80_cubin and so on. `launcher`: gemm.c and gemm.h with a
-# function for each kernel, for one target (docs/reference/c-api.md). A change of a file, of what it imports or of its record compiles again.
+# function for each kernel, for one target (docs/reference/c-api.md), as C or, in a project without it, C++; it wants CUDA::cuda_driver. A change of a
+# file, of what it imports or of its record compiles again. The target may be one of another folder.
 function(tilec_add_kernel target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EMIT;RECORD" "FILE;TARGETS;DEFINES;OPTIONS")
   if(NOT TARGET ${target} OR NOT arg_FILE OR arg_UNPARSED_ARGUMENTS OR arg_KEYWORDS_MISSING_VALUES)
@@ -19,6 +20,8 @@ function(tilec_add_kernel target)
   if(NOT arg_EMIT MATCHES "^(header|launcher)$" OR (arg_EMIT STREQUAL "launcher" AND target_count GREATER 1))
     message(FATAL_ERROR "tilec_add_kernel: EMIT is header, or for one target launcher")
   endif()
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  get_target_property(home ${target} SOURCE_DIR)
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/tilec/${target})
   file(MAKE_DIRECTORY ${folder})
   set(options ${arg_OPTIONS})
@@ -34,6 +37,11 @@ function(tilec_add_kernel target)
   foreach(file ${arg_FILE})
     get_filename_component(file ${file} ABSOLUTE)
     get_filename_component(stem ${file} NAME_WLE)
+    get_property(stems TARGET ${target} PROPERTY TILEC_KERNELS)
+    if(";${stems};" MATCHES ";${stem};")
+      message(FATAL_ERROR "tilec_add_kernel: ${target} has a ${stem}.tile already, and its outputs have that name")
+    endif()
+    set_property(TARGET ${target} APPEND PROPERTY TILEC_KERNELS ${stem})
     set(outputs)
     if(arg_EMIT STREQUAL "launcher")
       set(outputs ${folder}/${stem}.c ${folder}/${stem}.h)
@@ -52,6 +60,14 @@ function(tilec_add_kernel target)
       COMMENT "Compiling ${stem}.tile for ${names}"
       VERBATIM)
     target_sources(${target} PRIVATE ${outputs})
+    if(arg_EMIT STREQUAL "launcher" AND NOT ";${languages};" MATCHES ";C;")
+      set_source_files_properties(${folder}/${stem}.c TARGET_DIRECTORY ${target} PROPERTIES LANGUAGE CXX)
+    endif()
+    if(NOT home STREQUAL CMAKE_CURRENT_SOURCE_DIR)   # rules are known in one folder, targets in all
+      set_source_files_properties(${outputs} TARGET_DIRECTORY ${target} PROPERTIES GENERATED TRUE)
+      add_custom_target(${target}_${stem}_tile DEPENDS ${outputs})
+      add_dependencies(${target} ${target}_${stem}_tile)
+    endif()
   endforeach()
   target_include_directories(${target} PRIVATE ${folder})
 endfunction()

@@ -34,6 +34,22 @@ if(EXISTS ${work}/with_kernels)   # another import is another kernel
     message(FATAL_ERROR "a kernel was not compiled again when what it imports changed")
   endif()
 endif()
+# The launcher in a project without C, from another folder than its target's; two files of one name are refused.
+if(EXISTS ${work}/with_kernels)
+  foreach(generator Ninja "Unix Makefiles")
+    file(REMOVE_RECURSE ${work}/cxx)
+    step(${CMAKE_COMMAND} -G ${generator} -S ${SOURCE}/cxx -B ${work}/cxx -DCMAKE_PREFIX_PATH=${prefix})
+    step(${CMAKE_COMMAND} --build ${work}/cxx)
+    file(STRINGS ${work}/cxx/libkernels_of_a_folder.a launch REGEX scale_launch)
+    if(NOT launch)
+      message(FATAL_ERROR "the launcher was not compiled as C++")
+    endif()
+  endforeach()
+  execute_process(COMMAND ${CMAKE_COMMAND} ${work}/cxx -DREFUSED=ON RESULT_VARIABLE result ERROR_VARIABLE output OUTPUT_QUIET)
+  if(result EQUAL 0 OR NOT output MATCHES "has a scale.tile already")
+    message(FATAL_ERROR "two kernels of one name: ${output}")
+  endif()
+endif()
 set(ENV{PATH} ${prefix}/bin:$ENV{PATH})   # where what links the static library finds the compiler
 step(${work}/with_static)
 
