@@ -144,7 +144,7 @@ static void end_and_wait(CompilerPool *pool, Compiler *compiler) {
 // The kernel takes tens of milliseconds to free a process's memory, more on a busy machine; a host that cancels does not
 // wait for that.
 void compiler_end(CompilerPool *pool, Compiler *compiler) {
-    enum { MOST = 20 };
+    enum { MOST = 4 };
     int status;
     if (!compiler) return;
     close_and_kill(compiler);
