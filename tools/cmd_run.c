@@ -61,7 +61,8 @@ static bool run_on_device(Subject *s, int64_t repeat) {
                       arena_printf(tool->arena, "\"us\": %.4f, \"runs\": %lld", best * 1e6, (long long)repeat));
 }
 
-static bool save_outputs(Subject *s) {
+// With `writes` false only looks whether there are such tensors, before the kernel runs.
+static bool save_outputs(Subject *s, bool writes) {
     Tool *tool = s->tool;
     for (int i = 0; i < tool->options.given.count; i++) {
         const GivenOption *given = &tool->options.given.items[i];
@@ -73,6 +74,7 @@ static bool save_outputs(Subject *s) {
             diag(tool->sink, (Span){0}, T_RUN_ARGUMENT, save.name, "there is no such tensor to save");
             return false;
         }
+        if (!writes) continue;
         Tensor tensor = run_tensor(&s->args[index]);
         if (!npy_write(tool->arena, tool->sink, save.value, &tensor)) return false;
         if (!option_given(&tool->options, OPTION_JSON)) printf("%s written to %s\n", save.name, save.value);
@@ -87,6 +89,7 @@ bool command_run(Tool *tool, int *code) {
     bool on_gpu;
     if (!tool_place(tool, &on_gpu) || !option_number(&tool->options, tool->sink, OPTION_REPEAT, 1, 1000000, &repeat))
         return false;
-    if (!subject_open(tool, on_gpu, &s) || !subject_choose(&s) || !subject_args(&s)) return false;
-    return (on_gpu ? run_on_device(&s, repeat) : run_emulated(&s)) && save_outputs(&s);
+    if (!subject_open(tool, on_gpu, &s) || !subject_choose(&s) || !subject_args(&s) || !save_outputs(&s, false))
+        return false;
+    return (on_gpu ? run_on_device(&s, repeat) : run_emulated(&s)) && save_outputs(&s, true);
 }
