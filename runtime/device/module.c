@@ -184,6 +184,12 @@ static bool is_enough(DiagSink *sink, const PlanEntry *entry, const char *what, 
     return need <= given;
 }
 
+// An address of which the alignment of scratch can be counted on.
+static bool is_aligned(DiagSink *sink, const char *what, uint64_t address) {
+    if (address % WORKSPACE_ALIGN != 0) diag(sink, NOWHERE, T_MISUSE, what);
+    return address % WORKSPACE_ALIGN == 0;
+}
+
 // What a launch is asked for with.
 typedef struct AskedLaunch {
     Arena *arena;
@@ -211,7 +217,8 @@ static bool dispatch_asked(const AskedLaunch *l, LaunchMemory at, Launch *out) {
 static bool launch_there(void *user) {
     const PoolLaunch *l = user;
     Launch launch;
-    return dispatch_asked(&l->asked, l->at, &launch) &&
+    return is_aligned(l->asked.sink, "scratch of `allocate` is not 256-byte aligned", l->at.workspace) &&
+           dispatch_asked(&l->asked, l->at, &launch) &&
            device_module_run(l->asked.sink, l->asked.loaded, &launch, l->asked.stream);
 }
 
@@ -253,6 +260,9 @@ static bool launch_here(const AskedLaunch *l) {
     if (at.workspace && !is_enough(l->sink, l->entry, "workspace", launch.workspace, given->workspace_size))
         return false;
     if (at.zeroed && !is_enough(l->sink, l->entry, "zeroed workspace", launch.zeroed, given->zeroed_size)) return false;
+    if (at.workspace && launch.workspace && !is_aligned(l->sink, "the workspace is not 256-byte aligned", at.workspace))
+        return false;
+    if (launch.zeroed && !is_aligned(l->sink, "the zeroed memory is not 256-byte aligned", at.zeroed)) return false;
     if (at.workspace || launch.workspace == 0) return device_module_run(l->sink, l->loaded, &launch, l->stream);
     if (!at.zeroed && launch.zeroed > 0 &&
         !zeroed_pool_take(&l->loaded->driver, l->sink, l->loaded->zeroed, l->stream, launch.zeroed, &at.zeroed))

@@ -693,7 +693,7 @@ bool launcher_source(DiagSink *sink, const Plan *plan, const char *stem, const v
     line(
         &e,
         "enum {\n    LAUNCH_NO_VARIANT = -1,\n    LAUNCH_ASSUMPTION = -2,\n    LAUNCH_VALUE = -3,\n    LAUNCH_WORKSPACE = -4,\n"
-        "    LAUNCH_ARGUMENT = -5,\n    LAUNCH_TENSOR_MAP = -6\n};\n");
+        "    LAUNCH_ARGUMENT = -5,\n    LAUNCH_TENSOR_MAP = -6,\n    LAUNCH_NOT_LOADED = -7\n};\n");
     sb_str(out, LAUNCHER_TEXT);
     if (plan_compares(plan)) emit_comparison(&e);
     line(&e, "\n/* ---- this launcher ---- */\n");
@@ -709,8 +709,10 @@ bool launcher_source(DiagSink *sink, const Plan *plan, const char *stem, const v
     }
     line(&e, "int %s_load(%s_module *out) {\n    return load_kernels(out, cubin.bytes, kernels, %d);\n}\n", e.stem,
          e.stem, kernel_count(plan));
-    line(&e, "int %s_unload(%s_module *module) {\n    return module->module ? cuModuleUnload(module->module) : 0;\n}\n",
-         e.stem, e.stem);
+    line(
+        &e,
+        "int %s_unload(%s_module *module) {\n    void *loaded = module->module;\n    module->module = NULL;\n    return loaded ? cuModuleUnload(loaded) : 0;\n}\n",
+        e.stem, e.stem);
     line(&e, "const char *%s_error(int result) {\n    return error_text(result);\n}", e.stem);
     if (e.names.refused) diag(sink, (Span){0}, T_NO_LAUNCHER, e.names.refused);
     return !e.names.refused;

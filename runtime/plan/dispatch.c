@@ -17,7 +17,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { WORKSPACE_ALIGN = 256, MAX_CALL_DEPTH = 32, MAX_REASONS = 12 };
+enum { MAX_CALL_DEPTH = 32, MAX_REASONS = 12 };
 
 static const Span NOWHERE;
 

@@ -235,6 +235,7 @@ typedef struct Launch {
 } Launch;
 
 // Memory for scratch; both addresses are 256-byte aligned.
+enum { WORKSPACE_ALIGN = 256 };   // of each scratch tensor
 typedef struct LaunchMemory {
     uint64_t workspace;
     uint64_t zeroed;   // zeroed scratch, already zero; 0: take it from the workspace and fill it first

@@ -179,6 +179,12 @@ static void test_own_workspace(void **state) {
     expect_code(910);   // covers T0910
     tilec_diagnostics_destroy(f.diagnostics);
     options.workspace_size = 512;
+    options.workspace = memory + 16;
+    assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_USAGE);
+    expect_code(932);
+    tilec_diagnostics_destroy(f.diagnostics);
+    assert_int_equal(launch("copy", 100, &options), TILEC_OK);   // it has no scratch
+    options.workspace = memory;
     assert_int_equal(launch("twice", 100, &options), TILEC_OK);
 }
 
@@ -283,6 +289,11 @@ static void test_zeroed_elsewhere(void **state) {
     expect_code(910);
     tilec_diagnostics_destroy(f.diagnostics);
     options.zeroed_size = 256;
+    options.zeroed = zero + 8;
+    assert_int_equal(launch("counted", 61, &options), TILEC_ERROR_USAGE);
+    expect_code(932);
+    tilec_diagnostics_destroy(f.diagnostics);
+    options.zeroed = zero;
     options.workspace = NULL;
     assert_int_equal(launch("counted", 61, &options), TILEC_OK);
     const char *ran = "launch grid 1 block 128 shared 2048 stream 0\n";
@@ -816,7 +827,7 @@ static void *take_memory(void *user, size_t bytes, void *stream) {
     int *held = user;
     assert_ptr_equal(stream, (void *)0x70);
     assert_int_equal(bytes, 512);
-    return *held < 0 ? NULL : (++*held, memory);
+    return *held < 0 ? NULL : (++*held, memory + (*held > 100 ? 8 : 0));
 }
 
 static void give_memory(void *user, void *memory, void *stream) {
@@ -842,6 +853,11 @@ static void test_allocator(void **state) {
     held = -1;
     assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_SOURCE);
     expect_code(910);
+    tilec_diagnostics_destroy(f.diagnostics);
+    held = 100;   // memory that is not aligned is given back, too
+    assert_int_equal(launch("twice", 100, &options), TILEC_ERROR_USAGE);
+    expect_code(932);
+    assert_int_equal(held, 100);
 }
 
 static void test_select(void **state) {

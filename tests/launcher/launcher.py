@@ -2,8 +2,8 @@
 """The launcher that `tilec build --emit=launcher` writes decides as tilec_launch does: launcher.py BUILD SOURCE [--shapes 10000] [--only REGEX]
 
 For some examples: the launcher is compiled as C99 and as C++11 with all warnings as errors, and called on random shapes (some of them
-wrong, or of too little workspace) against a driver that notes what it gets. tilec_launch gets the same: the notes, with kernels, grids and
-all parameters, and whether the call succeeds, are the same.
+wrong, or of too little workspace, or one that is not aligned, or a module that is not loaded) against a driver that notes what it gets.
+tilec_launch gets the same: the notes, with kernels, grids and all parameters, and whether the call succeeds, are the same.
 """
 import argparse
 import json
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     TilecContext *context;
     TilecArtefact *artefact;
     TilecModule *loaded;
-    STEM_module own;
+    STEM_module own, none = {0};
     (void)argc;
     if (tilec_context_create(NULL, &context) || tilec_artefact_open(context, cubin, size, &artefact, NULL) ||
         tilec_load(artefact, &loaded, NULL) || STEM_load(&own)) return 1;
@@ -73,6 +73,7 @@ int main(int argc, char **argv) {
         size_t bytes = 0, want = 0;
         const char *name = "";
         TilecLaunch launch = TILEC_INIT(TilecLaunch);
+        const STEM_module *module = given == 4 ? &none : &own;
         for (int i = 0; i < count; i++) {
             int kind = (int)next(cases), type = (int)next(cases), rank = (int)next(cases);
             int64_t shape[8], strides[8];
@@ -87,10 +88,21 @@ int main(int argc, char **argv) {
         switch (entry) {
 WORKSPACES
         }
+        if (given == 4) {   // it was not loaded
+            int first = result;
+            setenv("FAKE_CUDA_LOG", "own.log", 1);
+            switch (entry) {
+LAUNCHES
+            }
+            setenv("FAKE_CUDA_LOG", "/dev/null", 1);
+            if (strcmp(STEM_error(first), "the module is not loaded") || result != first) printf("case %s: not loaded %d %d\\n", name, first, result);
+            continue;
+        }
         status = tilec_workspace_size(loaded, tilec_artefact_find(artefact, name), args, (size_t)count, &want, NULL);
         if (!result != !status || (!status && bytes != want)) printf("case %s: workspace %d %zu, tilec %d %zu\\n", name, result, bytes, status, want);
         launch.workspace = given ? (void *)(intptr_t)(1LL << 50) : NULL;
-        launch.workspace_size = (size_t)(given == 1 ? (long long)want : 0);
+        if (given == 3) launch.workspace = (void *)(intptr_t)((1LL << 50) + 16);   // not aligned
+        launch.workspace_size = (size_t)(given == 1 || given == 3 ? (long long)want : 0);
         launch.zeroed = NULL;
         if (!launch.workspace && want) launch.workspace = (void *)(intptr_t)(1LL << 50), launch.workspace_size = want;
         setenv("FAKE_CUDA_LOG", "own.log", 1);
@@ -218,8 +230,8 @@ def check(example, defines, folder):
     calls = {"WORKSPACES": "", "LAUNCHES": ""}
     for i, (entry, signature) in enumerate(zip(entries, signatures)):
         values = "".join(f", {c_value(kind, k)}" for k, (kind, _) in enumerate(signature))
-        calls["WORKSPACES"] += f'        case {i}: name = "{entry["name"]}"; result = {entry["name"]}_workspace(&own, &bytes{values}); break;\n'
-        calls["LAUNCHES"] += f"        case {i}: result = {entry['name']}_launch(&own, NULL, launch.workspace, launch.workspace_size{values}); break;\n"
+        calls["WORKSPACES"] += f'        case {i}: name = "{entry["name"]}"; result = {entry["name"]}_workspace(module, &bytes{values}); break;\n'
+        calls["LAUNCHES"] += f"        case {i}: result = {entry['name']}_launch(module, NULL, launch.workspace, launch.workspace_size{values}); break;\n"
     text = HARNESS.replace("KERNELS", kernel_table(manifest)).replace("LAUNCHER", "it").replace("STEM", "it")
     for name, lines in calls.items():
         text = text.replace(name, lines)
@@ -231,7 +243,7 @@ def check(example, defines, folder):
     for _ in range(max(1, options.shapes // len(chosen))):
         i = draw.randrange(len(entries))
         fields, values = a_case(draw, entries[i], signatures[i], USUAL.get(example, {}))
-        lines.append(f"{i} {len(fields)} {draw.choice((0, 1, 1, 2))} " + " ".join(" ".join(map(str, f)) for f in fields)
+        lines.append(f"{i} {len(fields)} {draw.choice((0, 1, 1, 1, 2, 3, 4))} " + " ".join(" ".join(map(str, f)) for f in fields)
                      + f" {len(values)} " + " ".join(map(str, values)))
     (folder / "cases").write_text("\n".join(lines) + "\n")
     env |= {"LD_LIBRARY_PATH": f"{options.build}:{fake}", "FAKE_CUDA_PARAMS": "1", "FAKE_CUDA_LOG": "/dev/null"}
