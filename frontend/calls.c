@@ -154,7 +154,9 @@ static bool stores_value(OpId op) {
 static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand, const Node *node, Type first) {
     if (operand->flags & OPERAND_CONST) return settle(s, constant(s, node, operand->name));
     if (stores_value(info->id) && first != TYPE_NONE) return value_of_type(s, node, first);
-    return settle(s, expression(s, node));
+    SemaValue value = expression(s, node);
+    bool word = operand->flags & OPERAND_WORD && value.kind == VALUE_INT;
+    return word ? to_type(s, value, TYPE_U32) : settle(s, value);
 }
 
 // A copy or fill may be a loop over elements, where no region says a view.
@@ -268,9 +270,9 @@ static Expr *float_operand(Sema *s, SemaValue v) {
     return to_type(s, v, type_is_float(type) ? type_compute(type) : s->context == IN_REFERENCE ? TYPE_F64 : TYPE_F32);
 }
 
-static bool numeric(Sema *s, const OpInfo *info, SemaValue v) {
+static bool numeric(Sema *s, const OpInfo *info, const Operand *operand, SemaValue v) {
     Type type = value_type(s, v);
-    if (type_is_float(type) || type_is_int(type)) return true;
+    if ((type_is_float(type) && !(operand->flags & OPERAND_WHOLE)) || type_is_int(type)) return true;
     diag(s->sink, v.span, T_OPERAND_TYPE, info->text, value_text(s, v));
     return false;
 }
@@ -282,7 +284,7 @@ static SemaValue pure_call(Sema *s, const OpInfo *info, const Node *call) {
     Expr *out[OP_MAX_OPERANDS];
     for (int i = 0; i < info->operand_count; i++) {
         values[i] = value_after(s, i, values, operands.at[i]);
-        if (is_poison(values[i]) || !numeric(s, info, values[i])) return value_poison(call->span);
+        if (is_poison(values[i]) || !numeric(s, info, &info->operands[i], values[i])) return value_poison(call->span);
     }
     if (fold_call(s, info->id, info->operand_count, values, call->span, &folded)) return folded;
     if (info->result == RESULT_PROMOTE) {

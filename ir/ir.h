@@ -521,7 +521,16 @@ typedef enum {
 } OpResult;   // FLOATING: as FIRST, integers become f32
 typedef enum { BY_EACH, BY_ELECTED, BY_WARP, BY_WARPGROUP, BY_ROLE, BY_BLOCK, BY_CLUSTER } Participants;
 typedef enum { DONE_NOW, DONE_CP_GROUP, DONE_BULK_GROUP, DONE_MBARRIER, DONE_WGMMA_GROUP } Completion;
-enum { OPERAND_UNIFORM = 1, OPERAND_OPTIONAL = 2, OPERAND_NAMED = 4, OPERAND_CONST = 8, OPERAND_VARIADIC = 16 };
+enum {   // (ops.def)
+    OPERAND_UNIFORM = 1,
+    OPERAND_OPTIONAL = 2,
+    OPERAND_NAMED = 4,
+    OPERAND_CONST = 8,
+    OPERAND_VARIADIC = 16,
+    OPERAND_WHOLE = 32,
+    OPERAND_TRUTH = 64,
+    OPERAND_WORD = 128
+};
 
 typedef struct Operand {
     const char *name;

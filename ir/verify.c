@@ -444,6 +444,11 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     check_iters(v, &c, stmt->loop.count, stmt->loop.iters);
     if (stmt->loop.stages) check_expr(v, &c, stmt->loop.stages);
     if (kind == LOOP_PARALLEL && c.thread) REPORT(v, stmt->loc, T_IR_PLACE, "parallel", "inside a thread region");
+    if (kind == LOOP_PARALLEL && c.parallel && !c.thread) {
+        v->broken = true;
+        diag_note(diag(v->sink, stmt->loc, T_IR_PLACE, "parallel", "inside a parallel loop"),
+                  "one loop has all iterators, parallel (i in n, j in m); what one iteration does in order is a `for`");
+    }
     check_trips(v, &c, stmt);
     for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;

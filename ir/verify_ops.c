@@ -97,6 +97,19 @@ static void check_memory(Verifier *v, const Context *c, const OpInfo *info, cons
     if (writes && buf->is_param && buf->mode == MODE_IN) REPORT(v, region->loc, T_READ_ONLY, buf->name);
 }
 
+// A lane, a count or a mask may be a truth value, 0 or 1.
+static void check_value_type(Verifier *v, const OpInfo *info, const Operand *operand, const Expr *value, Span loc) {
+    Type type = value->type;
+    if (operand->flags & OPERAND_TRUTH && type != TYPE_BOOL) REPORT(v, loc, T_NOT_CONDITION, type_text(type));
+    const char *wanted = operand->flags & OPERAND_WORD ? "an integer of 32 bits" : "an integer";
+    bool fits = operand->flags & OPERAND_WORD    ? type == TYPE_I32 || type == TYPE_U32
+                : operand->flags & OPERAND_WHOLE ? type_is_int(type) || type == TYPE_BOOL
+                                                 : true;
+    if (!fits)
+        REPORT(v, loc, T_IR_OPERAND, operand->name, info->text,
+               arena_printf(v->arena, "must be %s, not %s", wanted, type_text(type)));
+}
+
 static void check_operand(Verifier *v, const Context *c, const OpInfo *info, const Operand *operand, const Arg *arg,
                           Span loc) {
     if (!arg || (!arg->value && !arg->region && !arg->name)) {
@@ -117,6 +130,7 @@ static void check_operand(Verifier *v, const Context *c, const OpInfo *info, con
         check_expr(v, c, arg->value);
         if (type_kind(arg->value->type) == KIND_OPAQUE && !is_map(operand) && !is_handle(operand, arg->value))
             REPORT(v, loc, T_NOT_SCALAR_TYPE, type_text(arg->value->type));
+        check_value_type(v, info, operand, arg->value, loc);
         bool constant = arg->value->kind == EXPR_INT || arg->value->kind == EXPR_FLOAT;
         if ((operand->flags & OPERAND_CONST) && !constant)
             REPORT(v, loc, T_IR_OPERAND, operand->name, info->text, "must be a constant");
@@ -155,8 +169,6 @@ static void check_tma(Verifier *v, const OpInfo *info, int count, const Arg *arg
                                             : "are not one for each dim of the box",
                        loc);
     if (!loads && map.offsets) report_operand(v, info, map_at, "is an im2col map, by which TMA only loads here", loc);
-    for (int i = coordinates; i < count; i++)
-        if (!type_is_int(args[i].value->type)) report_operand(v, info, coordinates, "are not integers", loc);
     if (info->id == OP_TMA_ADD && !type_can_be_added(map.tensor->type))
         report_operand(v, info, map_at, "has a type that TMA cannot add", loc);
     if (!load && moves && map.tf32)
@@ -205,9 +217,9 @@ static void check_described(Verifier *v, const OpInfo *info, int at, const Wgmma
     }
 }
 
-enum { WGMMA_SHAPE, WGMMA_A, WGMMA_B, WGMMA_ACC, WGMMA_STEPS, WGMMA_A_FORM, WGMMA_B_FORM = 9, WGMMA_ACCUMULATE = 13 };
+enum { WGMMA_SHAPE, WGMMA_A, WGMMA_B, WGMMA_ACC, WGMMA_STEPS, WGMMA_A_FORM, WGMMA_B_FORM = 9 };
 
-static void check_wgmma(Verifier *v, const OpInfo *info, int count, const Arg *args, Span loc) {
+static void check_wgmma(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
     WgmmaInfo shape;
     int64_t steps = 0;
     if (!wgmma_named(args[WGMMA_SHAPE].name, &shape)) {
@@ -224,8 +236,6 @@ static void check_wgmma(Verifier *v, const OpInfo *info, int count, const Arg *a
     if (!expr_const(args[WGMMA_STEPS].value, &steps)) report_operand(v, info, WGMMA_STEPS, "is no constant", loc);
     if (a->scope == SCOPE_SHARED) check_described(v, info, WGMMA_A_FORM, &shape, args, loc);
     check_described(v, info, WGMMA_B_FORM, &shape, args, loc);
-    const Expr *accumulate = count > WGMMA_ACCUMULATE ? args[WGMMA_ACCUMULATE].value : NULL;
-    if (accumulate && accumulate->type != TYPE_BOOL) report_operand(v, info, WGMMA_ACCUMULATE, "is no condition", loc);
 }
 
 // ---- shapes of tile ops ----
@@ -306,7 +316,7 @@ static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int 
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
     if (op == OP_LOAD) check_early(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
-    if (op == OP_WGMMA) check_wgmma(v, info, count, args, loc);
+    if (op == OP_WGMMA) check_wgmma(v, info, args, loc);
     if (op_is(op, OP_CLASS_INTEGER) && type_is_float(args[0].region->buf->type))
         REPORT(v, loc, T_IR_OPERAND, "x", info->text, "is no integer");
     for (int i = 0; i < count; i++)

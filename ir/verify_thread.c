@@ -64,8 +64,6 @@ static void check_limits(Verifier *v, const Context *c, const OpInfo *info, int 
         int64_t value = 0, high = limit->high;
         if (limit->op != info->id || (int)limit->at >= count || !args[limit->at].value) continue;
         const Expr *given = args[limit->at].value;
-        if (!type_is_int(given->type) && given->type != TYPE_BOOL)
-            report_operand(v, info, (int)limit->at, "is no integer", loc);
         bool threads = limit->unit == WARP_LANES && c->block_threads > 0;
         if (threads) high = (c->block_threads + WARP_LANES - 1) / WARP_LANES * WARP_LANES;
         const char *why = expr_const(given, &value) ? beyond(v->arena, limit, high, value) : NULL;
@@ -235,7 +233,6 @@ static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg
         report_operand(v, info, (int)n_at, arena_printf(v->arena, "is %lld bytes, not 4, 8 or 16", (long long)bytes),
                        loc);
     const Expr *given = count > (int)valid_at ? args[valid_at].value : NULL;
-    if (given && !type_is_int(given->type)) report_operand(v, info, (int)valid_at, "is no integer", loc);
     if (given && expr_const(given, &valid) && (valid < 0 || valid > n))
         report_operand(v, info, (int)valid_at,
                        arena_printf(v->arena, "must be from 0 to n, %lld, not %lld", (long long)n, (long long)valid),
@@ -305,8 +302,6 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (c->dead || c->undecided) return;   // a macro for several sizes
     check_limits(v, c, info, count, args, loc);
     if (op_is(info->id, OP_CLASS_ATOMIC)) check_atomic(v, info, args, loc);
-    bool asks = info->id == OP_VOTE_ANY || info->id == OP_VOTE_ALL || info->id == OP_ASSERT;
-    if (asks && args[0].value->type != TYPE_BOOL) REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].value->type));
     if (info->id == OP_ANY && args[0].region->buf->type != TYPE_BOOL)
         REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].region->buf->type));
     if (info->id == OP_CP_ASYNC) check_cp_async(v, info, count, args, loc);
