@@ -338,6 +338,10 @@ static SemaValue bitcast(Sema *s, const Node *call) {
     SemaValue value = expression(s, call->kids[1]);
     if (type == TYPE_NONE || is_poison(value)) return value_poison(call->span);
     Expr *e = settle(s, value);
+    if (type == TYPE_BOOL || e->type == TYPE_BOOL) {
+        diag(s->sink, call->span, T_OPERAND_TYPE, "bitcast", type_text(TYPE_BOOL));
+        return value_poison(call->span);
+    }
     if (type_bits(type) != type_bits(e->type) || type_kind(type) == KIND_OPAQUE || type_kind(e->type) == KIND_OPAQUE) {
         Diag *d = diag(s->sink, call->span, T_BITCAST, type_text(e->type), type_bits(e->type), type_text(type),
                        type_bits(type));

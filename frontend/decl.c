@@ -1,5 +1,6 @@
 // Declarations of buffers, and attributes.
 #include "frontend/sema.h"
+#include <ctype.h>
 #include <string.h>
 
 // ---- attributes ----
@@ -17,11 +18,11 @@ static bool attribute_wrong(Sema *s, const Node *node) {
     static const struct {
         char letter;
         const char *text;
-    } kinds[] = {{'i', "an integer"},
+    } kinds[] = {{'i', "an integer of 32 bits"},
                  {'s', "a string"},
                  {'S', "a string or nothing"},
                  {'n', "a name"},
-                 {'I', "an integer or nothing"},
+                 {'I', "an integer of 32 bits or nothing"},
                  {'N', "a name or nothing"},
                  {'l', "a layout in a string"},
                  {'t', "a tensor"}};
@@ -82,8 +83,12 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     const char *pattern = attr_pattern(id);
     *out = (Attr){.id = id, .count = node->count};
     if (!attr_takes(id, node->count)) return attribute_wrong(s, node);
-    for (int i = 0; i < node->count; i++)
+    for (int i = 0; i < node->count; i++) {
         if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
+        int64_t number = out->args[i].integer;   // counts, places and distances; a tunable may be any number
+        if (tolower(pattern[i]) == 'i' && id != ATTR_TUNED && (number < INT32_MIN || number > INT32_MAX))
+            return attribute_wrong(s, node);
+    }
     return true;
 }
 

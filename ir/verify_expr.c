@@ -233,6 +233,8 @@ void check_expr(Verifier *v, const Context *c, const Expr *e) {
         check_expr(v, c, e->operand);
         bool fits = type_kind(from) != KIND_OPAQUE && type_kind(e->type) != KIND_OPAQUE;
         if (!fits) REPORT(v, e->loc, T_NOT_CONVERTIBLE, type_text(from), type_text(e->type));
+        else if (e->kind == EXPR_BITCAST && (from == TYPE_BOOL || e->type == TYPE_BOOL))
+            REPORT(v, e->loc, T_OPERAND_TYPE, "bitcast", type_text(TYPE_BOOL));
         else if (e->kind == EXPR_BITCAST && type_bits(from) != type_bits(e->type))
             REPORT(v, e->loc, T_BITCAST, type_text(from), type_bits(from), type_text(e->type), type_bits(e->type));
         break;

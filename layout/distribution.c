@@ -204,6 +204,28 @@ int64_t tv_threads_along(const Layout *tv, int axis) {
     return threads;
 }
 
+int64_t tv_misses(const Layout *tv, int dim, int64_t extent, bool *twice) {
+    const LayoutMode *digits[2 * LAYOUT_MAX_MODES];
+    int count = 0;
+    *twice = false;
+    if (tv->bits || tv->rank_in != 2) return -1;
+    for (int in = TV_THREAD; in <= TV_VALUE; in++)
+        for (int i = 0; i < tv->in[in].count; i++) {
+            const LayoutMode *mode = &tv->in[in].modes[i];
+            if (mode->out != dim || mode->extent == 1 || mode->stride == 0 || mode->stride >= extent) continue;
+            int at = count++;
+            for (; at > 0 && digits[at - 1]->stride > mode->stride; at--) digits[at] = digits[at - 1];
+            digits[at] = mode;
+        }
+    int64_t reached = 1;
+    for (int i = 0; i < count && reached < extent; i++) {
+        *twice = digits[i]->stride < reached;
+        if (digits[i]->stride != reached) return *twice ? digits[i]->stride : reached;
+        reached = digits[i]->extent > extent / reached ? extent : reached * digits[i]->extent;
+    }
+    return reached < extent ? reached : -1;
+}
+
 const Layout *tv_without_replicas(Arena *arena, const Layout *tv) {
     Layout *spread = layout_new(arena, 2, tv->rank_out);
     int64_t reach = tv->out_shape[0];

@@ -81,13 +81,18 @@ static bool group_wants_rows(const ItemVec *group) {
     return false;
 }
 
+// Each warp has whole instructions.
+static bool splits(const Item *item, int64_t warps, int64_t wm, int64_t wn) {
+    return warps % wm == 0 && warps / wm % wn == 0 && item->m % (wm * item->mma->m) == 0 &&
+           item->n % (wn * item->mma->n) == 0;
+}
+
 // Splits the warps over [m, n]: most warps busy, then whole rows if wanted, then the least operand traffic.
 static bool choose_warps(Item *item, int64_t warps, bool rows) {
     int64_t best = INT64_MAX;
     for (int64_t wm = 1; wm <= warps; wm++) {
         for (int64_t wn = 1; wm * wn <= warps; wn++) {
-            if (warps % (wm * wn) != 0) continue;
-            if (item->m % (wm * item->mma->m) != 0 || item->n % (wn * item->mma->n) != 0) continue;
+            if (!splits(item, warps, wm, wn)) continue;
             int64_t unused = warps / (wm * wn), traffic = item->m / wm + item->n / wn;
             int64_t cost = unused * 1000000 + (rows ? wn * 1000 + traffic : traffic * 2 + (item->n / wn % 16 != 0));
             if (cost >= best) continue;
@@ -122,6 +127,11 @@ static bool split_over_warps(Inference *inference, Item *item, bool rows) {
     if (item->mma) {
         item->warps_m = fixed->args[0].integer;
         item->warps_n = fixed->args[1].integer;
+        if (splits(item, inference->threads / target->warp_lanes, item->warps_m, item->warps_n)) return true;
+        const char *wanted = "numbers whose product divides the warps, each of which has whole instructions";
+        diag(inference->context->sink, item->stmt->loc, T_ATTRIBUTE, attr_name(ATTR_WARPS), wanted);
+        inference->failed = true;
+        item->mma = NULL;
     } else if (item->is_wgmma) {
         item->warps_m = inference->threads / target_warpgroup(target);
         item->warps_n = 1;
@@ -541,6 +551,15 @@ static void follow_destinations(Inference *inference) {
             item->map = copy_of(item->stmt).dst->buf->layout;
 }
 
+// One of the source: as many iterations as lie in one thread and together in memory, or a part of them.
+static void check_vector(Inference *inference, const Item *item, int64_t most) {
+    const Attr *given = attr_get(item->stmt->attrs, ATTR_VECTOR);
+    if (!given || item->kind != ITEM_LOOP || most % given->args[0].integer == 0) return;
+    diag(inference->context->sink, item->stmt->loc, T_ATTRIBUTE, attr_name(ATTR_VECTOR),
+         arena_printf(inference->arena, "%lld here, or a divisor of it", (long long)most));
+    inference->failed = true;
+}
+
 static void write_decisions(Inference *inference) {
     Arena *arena = inference->arena;
     VEC_EACH_PTR (Item, item, &inference->items) {
@@ -549,9 +568,11 @@ static void write_decisions(Inference *inference) {
             int64_t warps[] = {item->warps_m, item->warps_n};
             attr_set_ints(arena, attrs, ATTR_WARPS, 2, warps);
         }
-        if (item->kind == ITEM_GEMM || !item->map || attr_get(*attrs, ATTR_MAP)) continue;
-        attr_set_layout(arena, attrs, ATTR_MAP, item->map);
+        if (item->kind == ITEM_GEMM || !item->map) continue;
         int64_t vector = item->kind == ITEM_LOOP && item->has_memory ? vector_under(item, item->map) : 1;
+        check_vector(inference, item, vector);
+        if (attr_get(*attrs, ATTR_MAP)) continue;
+        attr_set_layout(arena, attrs, ATTR_MAP, item->map);
         if (vector > 1) attr_set_int(arena, attrs, ATTR_VECTOR, vector);
         inference->changed = true;
     }

@@ -238,6 +238,24 @@ static void check_tma(Inference *inference, const Stmt *copy) {
     if (why) diag(inference->context->sink, copy->loc, T_VIA, "tma", why);
 }
 
+// A map of the source gives each iteration to a thread, and to no two.
+static void check_covering(Inference *inference, const Item *item) {
+    bool loop = item->kind == ITEM_LOOP;
+    const Region *src = loop || item->kind == ITEM_SCALAR ? NULL : ARG(item->stmt, REDUCE_SUM, src).region;
+    int rank = loop ? item->loop.rank : src ? region_rank(src) : 0;
+    for (int d = 0; d < rank && d < item->map->rank_out; d++) {
+        bool twice;
+        int64_t at = tv_misses(item->map, d, loop ? item->loop.extents[d] : region_extent(src, d), &twice);
+        if (at < 0) continue;
+        const char *why = arena_printf(
+            inference->arena, twice ? "has iteration %lld along dim %d twice" : "has no iteration %lld along dim %d",
+            (long long)at, d);
+        diag(inference->context->sink, item->stmt->loc, T_IR_MAP, why);
+        inference->failed = true;
+        return;
+    }
+}
+
 void collect_item(void *user, Stmt *stmt, const Facts *facts) {
     Inference *inference = user;
     note_trips(inference->trips, inference->context->target, stmt, facts);
@@ -263,6 +281,7 @@ void collect_item(void *user, Stmt *stmt, const Facts *facts) {
         if (item->uses.count == 0) return;
     }
     item->map = stmt_layout(stmt);
+    if (item->map) check_covering(inference, item);
     vec_push(inference->arena, &inference->items, item);
     map_put(inference->item_of, stmt, item);
 }

@@ -147,6 +147,20 @@ static void operand_in_registers(Staging *m, Span loc, Arg *operand, Block *out)
     operand->region = buffer_like(m, SCOPE_FRAGMENT, buf->name, buf->type, operand->region, loc, out);
 }
 
+// One that the source gives.
+static void check_scratch(Staging *m, const Stmt *stmt, const Region *scratch, Type type, int rank,
+                          const int64_t *shape) {
+    bool fits = scratch->buf->type == type && scratch->count == rank && region_is_whole(scratch);
+    const char *text = "";
+    for (int d = 0; d < rank; d++) {
+        fits = fits && buf_extent(scratch->buf, d) == shape[d];
+        text = arena_printf(m->arena, "%s%s%lld", text, d ? ", " : "", (long long)shape[d]);
+    }
+    if (fits) return;
+    const char *why = arena_printf(m->arena, "must be %s[%s]; without one the compiler adds it", type_text(type), text);
+    diag(m->context->sink, stmt->loc, T_IR_OPERAND, "scratch", op_info(stmt->call.op)->text, why);
+}
+
 // Scratch for the exchange between warps: one row per partial result; in a cluster a slice per CTA, with all partials.
 static void give_scratch(Staging *m, Stmt *stmt, Block *out) {
     Arg *scratch = is_scan(stmt) ? &ARG(stmt, SCAN_SUM, scratch) : &ARG(stmt, REDUCE_SUM, scratch);
@@ -154,8 +168,12 @@ static void give_scratch(Staging *m, Stmt *stmt, Block *out) {
     int64_t blocks = grid_blocks(func_grid(m->kernel)), rows = scratch_rows(m->arena, m->context->target, stmt);
     int64_t shape[] = {blocks, rows, 1};
     int first = blocks > 1 ? 0 : 1;
-    if (scratch->region || rows == 0) return;
+    if (rows == 0) return;
     for (int d = 0; d < dst->rank && !is_scan(stmt); d++) shape[2] *= buf_extent(dst, d);
+    if (scratch->region) {
+        check_scratch(m, stmt, scratch->region, type_compute(dst->type), COUNT_OF(shape) - first, shape + first);
+        return;
+    }
     scratch->region = declare(m, SCOPE_SHARED, "partial", type_compute(dst->type), COUNT_OF(shape) - first,
                               shape + first, stmt->loc, out);
     if (blocks == 1) return;
