@@ -91,8 +91,22 @@ static bool write_dictated(PassContext *context, const Map *touches, Buf *buf) {
 // Alignment of the buffer in bytes.
 static int64_t alignment_of(PassContext *context, const Map *touches, const Buf *buf) {
     int64_t period = buf->layout ? layout_period(buf->layout) : 1;
-    if (period > 1) return period;
-    return map_has(touches, buf) ? tma_facts.shared_align : context->target->vector_bytes;
+    int64_t needed = period > 1              ? period
+                     : map_has(touches, buf) ? tma_facts.shared_align
+                                             : context->target->vector_bytes;
+    return buf->align > needed ? buf->align : needed;
+}
+
+// Of a place that the source gives, where vectors or TMA access it.
+static void check_offset(PassContext *context, const Map *touches, const AccessVec *accesses, const Buf *buf) {
+    int64_t needed = map_has(touches, buf) ? alignment_of(context, touches, buf) : 1;
+    for (int i = 0; accesses && i < accesses->count; i++) {
+        int64_t bytes = (int64_t)accesses->items[i]->vector * type_bytes(buf->type);
+        if (bytes > needed) needed = bytes;
+    }
+    if (buf->offset % needed == 0) return;
+    const char *why = arena_printf(context->arena, "has an @offset that is no multiple of %lld", (long long)needed);
+    diag(context->sink, buf->loc, T_IR_ALLOCATION, buf->name, why);
 }
 
 // Accesses by buffer.
@@ -230,6 +244,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
             changed = true;
         }
         measure(context, kernel, touches, life);
+        if (buf->offset > 0) check_offset(context, touches, map_get(groups, buf), buf);
     }
     changed |= place_all(&lifetimes);
     if (changed) report_conflicts(context, kernel, &accesses);
