@@ -410,6 +410,11 @@ static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_
         report_in_parallel(s->sink, call->span, info);
         return;
     }
+    if (s->context == IN_REFERENCE && op_is(info->id, OP_CLASS_TILE)) {
+        Diag *d = diag(s->sink, call->span, T_IR_PLACE, info->text, "in a reference");
+        diag_note(d, "it is a scalar program: a loop over elements, for (i in N) y[i] = x[i];");
+        return;
+    }
     int count;
     Operands operands;
     Arg *args = operands_of(s, info, call, &count, &operands);

@@ -35,11 +35,12 @@ static SemaValue fold_int(Sema *s, BinaryOp op, Wide a, Wide b, Span span) {
     case BIN_OR: return checked(s, a | b, span);
     case BIN_XOR: return checked(s, a ^ b, span);
     case BIN_SHL:
-        if (b < 0 || b > 63) return overflow(s, span);
-        return checked(s, a * ((Wide)1 << b), span);
     case BIN_SHR:
-        if (b < 0 || b > 63) return overflow(s, span);
-        return checked(s, a >> b, span);
+        if (b < 0 || b > 63) {
+            diag(s->sink, span, T_SHIFT_RANGE, (long long)b, "the 64 bits of a constant");
+            return value_poison(span);
+        }
+        return checked(s, op == BIN_SHL ? a * ((Wide)1 << b) : a >> b, span);
     case BIN_EQ: return truth(s, a == b, span);
     case BIN_NE: return truth(s, a != b, span);
     case BIN_LT: return truth(s, a < b, span);

@@ -435,7 +435,7 @@ static const char *expected_text(Parse *p, const yysymbol_kind_t *symbols, int c
 static const char *token_text(Parse *p, yysymbol_kind_t token, const YYLTYPE *span) {
     if (token == YYSYMBOL_ID || token == YYSYMBOL_INTEGER || token == YYSYMBOL_FLOATING)
         return parse_source_text(p, *span);
-    return yysymbol_name(token);
+    return token == YYSYMBOL_STRING ? "string" : yysymbol_name(token);
 }
 
 // An error at the end of the last token rather than at the next one, which may be lines below.

@@ -53,6 +53,7 @@ static void bare_dims(Sema *s, const Node *param) {
 static bool dims_bound(Sema *s, const Node *node) {
     if (node->kind == N_NAME && !find(s, node->text)) {
         diag(s->sink, node->span, T_DIM_UNBOUND, node->text);
+        declare_value(s, node->text, value_poison(node->span), node->span);   // reported one time
         return false;
     }
     for (int i = 0; i < node->count; i++)
@@ -60,14 +61,16 @@ static bool dims_bound(Sema *s, const Node *node) {
     return true;
 }
 
-static void dim_expressions(Sema *s, const Node *list, Expr **out) {
+static void dim_expressions(Sema *s, const Node *list, bool strides, Expr **out) {
     for (int i = 0; i < list->count; i++) {
         int64_t extent;
         out[i] = e_int(s->arena, 1);
         if (!dims_bound(s, list->kids[i])) continue;
         out[i] = index_expression(s, list->kids[i]);
         if (!expr_const(out[i], &extent) || extent >= 0) continue;
-        diag(s->sink, list->kids[i]->span, T_EXTENT_POSITIVE, (long long)extent);
+        Span at = list->kids[i]->span;
+        if (strides) diag(s->sink, at, T_OUT_OF_BOUNDS, "a stride", 0LL, (long long)INT64_MAX);
+        else diag(s->sink, at, T_EXTENT_POSITIVE, (long long)extent);
     }
 }
 
@@ -78,7 +81,7 @@ static void read_strides(Sema *s, const Node *param, Buf *buf) {
     if (strides && strides->count != buf->rank) {
         diag(s->sink, strides->span, T_STRIDES_COUNT, param->text, buf->rank, strides->count);
     } else if (strides) {
-        dim_expressions(s, strides, steps);
+        dim_expressions(s, strides, true, steps);
         buf->strides = arena_copy(s->arena, steps, sizeof *steps * (size_t)buf->rank);
     }
 }
@@ -97,7 +100,7 @@ static Buf *tensor_param(Sema *s, const Node *param, View **view) {
         diag(s->sink, param->span, T_DIMS_COUNT, param->text, LAYOUT_MAX_RANK);
         return NULL;
     }
-    dim_expressions(s, dims, shape);
+    dim_expressions(s, dims, false, shape);
     if (mapped && !(*view = index_map_read(s, param, shape, places))) return NULL;
     int rank = mapped ? param->kids[4]->count : dims->count;
     Buf *buf =

@@ -488,6 +488,7 @@ void statement(Sema *s, const Node *node) {
         if (s->context == IN_PROGRAM)
             diag_note(d,
                       "a program declares scratch NAME: f32[N]; and calls kernels, k(x, NAME); which have no result");
+        if (node->kind == N_VAR) declare_value(s, node->text, value_poison(node->span), node->span);
         return;
     }
     bool placed = s->placed;

@@ -244,6 +244,11 @@ static bool read_bindings(Sema *s, const Node *node, const Node *target, const F
         SemaValue value = bound_value(s, bind);
         fine &= !is_poison(value);
         Type type = param_type(func, bind->text);
+        if (type_is_int(type) && !is_poison(value) && !type_is_int(value_type(s, value))) {
+            diag(s->sink, bind->kids[0]->span, T_CONSTANT_KIND, bind->text, "an integer", value_text(s, value));
+            fine = false;
+            continue;
+        }
         Binding made = {.name = bind->text, .value = to_type(s, value, type)};
         vec_push(s->arena, &test->bindings, made);
     }

@@ -73,6 +73,40 @@ static void make_scalar(const HostScope *scope, const PlanParam *p, LaunchArg *a
     arg->scalar = type_is_float(p->type) ? scalar_real(TYPE_F64, (double)value) : scalar_integer(TYPE_I64, value);
 }
 
+static bool is_named(const Expr *e, const void *name) {
+    return e->kind == EXPR_VAR && strcmp(e->var->name, name) == 0;
+}
+
+static bool takes_value(const PlanVariant *variant, const char *name) {
+    VEC_EACH (const PlanParam, p, &variant->params) {
+        if (!p->is_tensor && strcmp(p->name, name) == 0) return true;
+        for (int d = 0; d < p->rank; d++)
+            if (any_expr(p->shape[d].expr, is_named, name) ||
+                (p->strides && any_expr(p->strides[d].expr, is_named, name)))
+                return true;
+    }
+    return false;
+}
+
+// Each name is one of some variant, and has one value.
+static bool values_fit(const Chooser *c) {
+    const RecordValues *values = c->asked->values;
+    for (int i = 0; i < values->count; i++) {
+        const char *name = values->items[i].name;
+        bool taken = false;
+        for (int k = 0; k < i; k++)
+            if (strcmp(values->items[k].name, name) == 0) {
+                diag(c->module->sink, NOWHERE, T_DUPLICATE_NAME, name);
+                return false;
+            }
+        VEC_EACH (const PlanVariant, variant, &c->entry->variants) taken |= takes_value(variant, name);
+        if (taken) continue;
+        diag(c->module->sink, NOWHERE, T_UNKNOWN_BINDING, c->entry->name, name);
+        return false;
+    }
+    return true;
+}
+
 static const LaunchArg *make_args(const Chooser *c, int *count) {
     const PlanVariant *first = &c->entry->variants.items[0];
     HostScope scope = scope_of(c);
@@ -163,7 +197,7 @@ bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, b
     if (!c.plan) return false;
     c.entry = asked->kernel ? plan_entry(c.plan, asked->kernel) : &c.plan->entries.items[0];
     if (!c.entry) diag(module->sink, NOWHERE, T_NO_ENTRY, asked->kernel);
-    if (!c.entry || (!args && !(args = make_args(&c, &count)))) return false;
+    if (!c.entry || (!args && !values_fit(&c)) || (!args && !(args = make_args(&c, &count)))) return false;
     if (!plan_dispatch(c.arena, module->sink, c.plan, c.entry, count, args, &device, (LaunchMemory){0}, &launch))
         return false;
     c.kept = NEW_ARRAY(c.arena, bool, module->funcs.count + 1);

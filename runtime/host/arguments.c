@@ -146,7 +146,8 @@ static bool make_scalar(Maker *m, int index, const RunArg *given) {
         if (end != text && *end == 0 && !fits)
             return refuse(m, given->name, arena_printf(m->arena, "%s has no such number", type_text(var->type)));
     }
-    return (end != text && *end == 0) || refuse(m, given->name, "it must be a number");
+    if (end != text && *end == 0) return true;
+    return refuse(m, given->name, type_is_float(var->type) ? "it must be a number" : "it must be an integer");
 }
 
 static bool check_given(Maker *m, const bool *given) {
@@ -161,8 +162,10 @@ static bool check_given(Maker *m, const bool *given) {
 // M=4096: binds a dim.
 static bool give_dim(Maker *m, const RunArg *given) {
     char *end;
+    errno = 0;
     HostName name = {given->name, scalar_integer(TYPE_I64, strtoll(given->value, &end, 0))};
-    if (end == given->value || *end) return refuse(m, given->name, "it must be a number");
+    if (end == given->value || *end) return refuse(m, given->name, "it must be an integer");
+    if (errno) return refuse(m, given->name, "i64 has no such number");
     if (name.value.integer < 0) return refuse(m, given->name, "an extent is not negative");
     vec_push(m->arena, &m->dims.names, name);
     return true;
