@@ -410,9 +410,11 @@ static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_
         report_in_parallel(s->sink, call->span, info);
         return;
     }
-    if (s->context == IN_REFERENCE && op_is(info->id, OP_CLASS_TILE)) {
-        Diag *d = diag(s->sink, call->span, T_IR_PLACE, info->text, "in a reference");
-        diag_note(d, "it is a scalar program: a loop over elements, for (i in N) y[i] = x[i];");
+    bool scalars = s->context == IN_REFERENCE || s->context == IN_FILL;
+    if (scalars && op_is(info->id, OP_CLASS_TILE)) {
+        Diag *d = diag(s->sink, call->span, T_IR_PLACE, info->text,
+                       arena_printf(s->arena, "in %s", context_text(s->context)));
+        diag_note(d, "scalars are computed there: a loop over elements is for (i in N) y[i] = x[i];");
         return;
     }
     int count;

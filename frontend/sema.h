@@ -395,6 +395,7 @@ void exchange_last(Expr **shape, int count);
 void declarations(Sema *s, const Node *node);
 
 // ---- stmt.c ----
+const char *context_text(CodeContext context);   // after "in"
 void statement(Sema *s, const Node *node);
 void body(Sema *s, const Node *block, Block *out);   // in a scope of its own
 void statements(Sema *s, const Node *block);         // in the current scope

@@ -432,7 +432,7 @@ static int contexts_of(const Node *node) {
     }
 }
 
-static const char *context_text(CodeContext context) {
+const char *context_text(CodeContext context) {
     static const char *const texts[] = {[IN_FILE] = "a file",           [IN_KERNEL] = "a kernel outside its grid",
                                         [IN_BLOCK] = "a grid",          [IN_PROGRAM] = "a program",
                                         [IN_REFERENCE] = "a reference", [IN_FILL] = "the block of a test"};
