@@ -261,10 +261,8 @@ static void check_alias(Verifier *v, const Buf *buf) {
 
 static void check_buffer(Verifier *v, const Context *c, const Buf *buf) {
     check_attrs(v, buf->attrs, 'd', buf->loc);
-    int most = tma_facts.spans[0] * tma_facts.swizzle_rows;   // to which shared memory begins
-    if (buf->align < 0 || buf->align > most || (buf->align & (buf->align - 1)))
-        REPORT(v, buf->loc, T_ATTRIBUTE, attr_name(ATTR_ALIGN),
-               arena_printf(v->arena, "a power of two up to %d", most));
+    if (buf->align < 0 || (buf->align & (buf->align - 1)))
+        REPORT(v, buf->loc, T_ATTRIBUTE, attr_name(ATTR_ALIGN), "a power of two");
     if (attr_get(buf->attrs, ATTR_ZEROED) && !buf->is_scratch)
         REPORT(v, buf->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_ZEROED));
     if (buf->rank < 1 || buf->rank > LAYOUT_MAX_RANK) {

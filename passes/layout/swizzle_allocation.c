@@ -97,6 +97,14 @@ static int64_t alignment_of(PassContext *context, const Map *touches, const Buf 
     return buf->align > needed ? buf->align : needed;
 }
 
+// One of the source is of addresses. (That of a layout is of places.)
+static void check_align(PassContext *context, const Buf *buf) {
+    int most = tma_facts.spans[0] * tma_facts.swizzle_rows;   // to which shared memory begins
+    if (buf->align <= most) return;
+    diag(context->sink, buf->loc, T_ATTRIBUTE, attr_name(ATTR_ALIGN),
+         arena_printf(context->arena, "a power of two up to %d", most));
+}
+
 // Of a place that the source gives, where vectors or TMA access it.
 static void check_offset(PassContext *context, const Map *touches, const AccessVec *accesses, const Buf *buf) {
     int64_t needed = map_has(touches, buf) ? alignment_of(context, touches, buf) : 1;
@@ -243,6 +251,7 @@ bool pass_swizzle_allocation(PassContext *context, Func *kernel) {
             buf->stage_dims = buf->rank - buf->layout->rank_in;
             changed = true;
         }
+        if (buf->offset < 0) check_align(context, buf);
         measure(context, kernel, touches, life);
         if (buf->offset > 0) check_offset(context, touches, map_get(groups, buf), buf);
     }

@@ -147,7 +147,10 @@ static bool make_scalar(Maker *m, int index, const RunArg *given) {
             return refuse(m, given->name, arena_printf(m->arena, "%s has no such number", type_text(var->type)));
     }
     if (end != text && *end == 0) return true;
-    return refuse(m, given->name, type_is_float(var->type) ? "it must be a number" : "it must be an integer");
+    return refuse(m, given->name,
+                  var->type == TYPE_BOOL     ? "it must be true or false"
+                  : type_is_float(var->type) ? "it must be a number"
+                                             : "it must be an integer");
 }
 
 static bool check_given(Maker *m, const bool *given) {
