@@ -85,8 +85,9 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     if (!attr_takes(id, node->count)) return attribute_wrong(s, node);
     for (int i = 0; i < node->count; i++) {
         if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
-        int64_t number = out->args[i].integer;   // counts, places and distances; a tunable may be any number
-        if (tolower(pattern[i]) == 'i' && id != ATTR_TUNED && (number < INT32_MIN || number > INT32_MAX))
+        int64_t number = out->args[i].integer;   // (a tunable may be any; plan has limits for groups)
+        bool any = id == ATTR_TUNED || id == ATTR_GROUP;
+        if (tolower(pattern[i]) == 'i' && !any && (number < INT32_MIN || number > INT32_MAX))
             return attribute_wrong(s, node);
     }
     return true;

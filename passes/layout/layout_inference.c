@@ -551,7 +551,7 @@ static void follow_destinations(Inference *inference) {
             item->map = copy_of(item->stmt).dst->buf->layout;
 }
 
-// One of the source: as many iterations as lie in one thread and together in memory, or a part of them.
+// One of the source: as many iterations as lie in one thread and contiguous in memory, or a divisor of that.
 static void check_vector(Inference *inference, const Item *item, int64_t most) {
     const Attr *given = attr_get(item->stmt->attrs, ATTR_VECTOR);
     if (!given || item->kind != ITEM_LOOP || most % given->args[0].integer == 0) return;
