@@ -49,7 +49,7 @@ const Layout *tv_split_axis(Arena *arena, const Layout *tv, int axis, int64_t sp
 // A reduction to `parts` results along `axis`, one for each of those threads (tv_split_axis); NULL as there.
 const Layout *tv_partial_reduce(Arena *arena, const Layout *tv, int axis, int64_t splits);
 int64_t tv_threads_along(const Layout *tv, int axis);
-// The first element along `dim` of so many that nobody has (`twice` false), or that one thread has twice or several threads
+// The first element along `dim` of so many that no thread has (`twice` false), or that one thread has twice or several threads
 // have where they are no replicas. -1: each is there once.
 int64_t tv_misses(const Layout *tv, int dim, int64_t extent, bool *twice);
 // Replicas moved to points of their own, beyond the extent of output 0.
