@@ -53,7 +53,7 @@ static int64_t taken(int64_t wanted, int64_t left) {
 // when the other dims have work for the remaining threads; else padded up.
 static int64_t fast_dim_threads(int64_t vectors, int64_t others, int64_t threads, int64_t limit) {
     int64_t exact = power_of_two_in(vectors), padded = power_of_two_above(vectors);
-    int64_t chosen = exact != padded && exact >= 4 && others >= threads / smaller(exact, threads) ? exact : padded;
+    int64_t chosen = exact != padded && exact >= 4 && others * exact >= threads ? exact : padded;
     return taken(limit > 0 ? smaller(chosen, limit) : chosen, threads);
 }
 

@@ -244,6 +244,8 @@ static void blocked_distributions_are_the_expected_ones(void **state) {
         {{64, 200}, 128, 8, "((32,4),(8,16)):((8@1,1@0),(1@1,4@0))"},
         {{4, 8}, 128, 1, "((8,4,4),(1)):((1@1,1@0,0),(0))"},
         {{1, 1024}, 128, 4, "(128,(4,2,1)):(4@1,(1@1,512@1,1@0))"},
+        {{1, 3072}, 192, 8, "(192,(8,2)):(8@1,(1@1,1536@1))"},   // 384 vectors: 128 threads divide them, 192 have work
+        {{2, 3072}, 192, 8, "((64,3),(8,6,2)):((8@1,0),(1@1,512@1,1@0))"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Layout *tv = tv_blocked(*state, 2, cases[i].shape, cases[i].threads, 1, cases[i].vector, 0);
