@@ -54,6 +54,9 @@ StrideKind access_stride(const TileAccess *access, const Var *iter);
 // divide n. `run_start`: has the alignment of the last index of the first element of every run.
 StrideKind run_stride(const TileAccess *access, const Var *iter);
 Expr *run_start(Arena *arena, const TileAccess *access, Var *iter);
+// The access begins on a multiple of `vector` elements, a power of two, from the tensor's first: along each dim, or as the sum of
+// all, as x[row, j * 8 - row * N % 8] does in rows of N elements.
+bool starts_on_vector(const Facts *facts, const TileAccess *access, Var *iter, int64_t vector);
 // The access takes consecutive elements along `fast`, and each group of them has one condition: that of its first
 // iteration.
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast);

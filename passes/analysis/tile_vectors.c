@@ -1,6 +1,7 @@
 // Strides, runs of consecutive elements and vector widths of the accesses of a tile loop. Passes that distribute
 // iterations over threads use its fast dim and the vector along it.
 #include "ir/build.h"
+#include "ir/linear.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
@@ -180,17 +181,45 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
     return fast;
 }
 
-static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
+// Where the access starts along dim d, from the tensor's first element.
+static Expr *offset_along(Arena *arena, const Facts *facts, const TileAccess *access, Var *iter, int d) {
+    Expr *index = d == access->count - 1 ? run_start(arena, access, iter) : access->indices[d];
+    return simplify_expr(arena, facts, e_mul(arena, index, global_stride(arena, access->buf, d)));
+}
+
+// What e is congruent to modulo n, a power of two: with the values of names, and x % c as x where n divides c.
+static Expr *congruent(Arena *arena, const Facts *facts, Expr *e, int64_t n) {
+    int64_t c;
+    Expr *value = e->kind == EXPR_VAR ? (Expr *)facts_binding(facts, e->var) : NULL;
+    if (value) return congruent(arena, facts, value, n);
+    if (e->kind == EXPR_CAST && type_is_int(e->type) && type_is_int(e->operand->type) &&
+        type_bits(e->type) >= type_bits(e->operand->type))
+        return e_cast(arena, e->type, congruent(arena, facts, e->operand, n));
+    if (e->kind != EXPR_BINARY) return e;
+    if (e->binary.op == BIN_MOD && expr_const(e->binary.b, &c) && c % n == 0)
+        return congruent(arena, facts, e->binary.a, n);
+    if (e->binary.op == BIN_MUL && expr_const(e->binary.b, &c) && c != 0)   // 2 * (x % 4) is 2 * x modulo 8
+        return e_mul(arena, congruent(arena, facts, e->binary.a, n / gcd64(n, c)), e->binary.b);
+    if (e->binary.op != BIN_ADD && e->binary.op != BIN_SUB && e->binary.op != BIN_MUL) return e;
+    return e_binary(arena, e->binary.op, congruent(arena, facts, e->binary.a, n),
+                    congruent(arena, facts, e->binary.b, n));
+}
+
+bool starts_on_vector(const Facts *facts, const TileAccess *access, Var *iter, int64_t vector) {
     Arena *arena = facts_arena(facts);
+    Expr *sum = NULL;
+    for (int d = 0; d < access->count; d++) {
+        Expr *offset = offset_along(arena, facts, access, iter, d);
+        if (multiple_of(facts, offset) % vector != 0) sum = sum ? e_add(arena, sum, offset) : offset;
+    }
+    if (!sum) return true;
+    return multiple_of(facts, simplify_expr(arena, facts, congruent(arena, facts, sum, vector))) % vector == 0;
+}
+
+static bool aligned_for(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast, int64_t vector) {
     const Buf *buf = access->buf;
     if (buf->scope == SCOPE_GLOBAL && !prove_aligned(facts, buf, vector * type_bytes(buf->type))) return false;
-    for (int d = 0; d < access->count; d++) {
-        Expr *index = access->indices[d];
-        if (d == access->count - 1) index = run_start(arena, access, loop->iters[fast]);
-        Expr *offset = simplify_expr(arena, facts, e_mul(arena, index, global_stride(arena, buf, d)));
-        if (multiple_of(facts, offset) % vector != 0) return false;
-    }
-    return true;
+    return starts_on_vector(facts, access, loop->iters[fast], vector);
 }
 
 // Bytes of the widest elements accessed along `fast`. Global elements that the loop accesses repeatedly do not count if

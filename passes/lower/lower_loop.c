@@ -14,11 +14,11 @@
 //
 // A fragment element is the thread's own slot, known from the group and e. Guards are conditions that facts could not
 // prove. If a guard differs between the elements of a group, there are two versions, chosen by one test for the whole
-// tile: an unguarded one in vectors, and a guarded one element by element. Iterations beyond the loop's extents (a
-// padded map) and memory writes by replicas are masked. A condition on a few registers around the whole body, like that
-// of a row, is first tested by the warp: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`; if it is false for all
-// threads, the loop is skipped. Started copies become cp_async with the number of valid elements; the indices of a
-// gather are read before the first one.
+// tile: an unguarded one, and one in which a group that is not all inside goes element by element. Iterations beyond
+// the loop's extents (a padded map) and memory writes by replicas are masked. A condition on a few registers around the
+// whole body, like that of a row, is first tested by the warp: `if (vote_any(alpha[0] != 1 || alpha[1] != 1))`; if it
+// is false for all threads, the loop is skipped. Started copies become cp_async with the number of valid elements; the
+// indices of a gather are read before the first one.
 //
 // This file: groups and versions. lower_loop_body.c, lower_loop_access.c, lower_loop_guards.c: the rest.
 #include "passes/lower/lower_loop.h"
@@ -113,12 +113,6 @@ static void emit_groups(const Version *plan, Block *out) {
     facts_release(version.lower->facts, mark);
 }
 
-static void emit_guarded_elements(const Version *version, Block *out) {
-    Version plain = *version;
-    plain.vector = 1;
-    emit_groups(&plain, out);
-}
-
 // `@voted if (a != b) x = x * f`: where a warp does it, all of its threads may: x * 1 is x. That f is 1 where a is b, as where the test
 // is `f != 1`, the source says by the attribute: what f is made of may be known long before f.
 static const Block *without_test(const TileLoop *loop) {
@@ -165,13 +159,13 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
     if (!two) {
         emit_unless_skipped(&version, out);
     } else if (!whole) {
-        emit_guarded_elements(&version, out);
+        emit_groups(&version, out);
     } else {
         Stmt *choice = s_if(arena, whole);
         Version inside = version;
         inside.inside = true;
         emit_groups(&inside, &choice->if_.then);
-        emit_guarded_elements(&version, &choice->if_.otherwise);
+        emit_groups(&version, &choice->if_.otherwise);
         block_push(arena, out, choice);
     }
 }

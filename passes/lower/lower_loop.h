@@ -55,6 +55,7 @@ void load_indices(Version *version, int64_t unrolled, Block *out);
 void start_group(Version *version, Block *out);
 
 // ---- conditions around the loop (lower_loop_guards.c) ----
+bool guard_is_uniform(const Version *version, const TileAccess *access);   // the same for all elements of a group
 bool needs_two_versions(const Version *version);
 // The condition that every guarded access is inside for the whole tile. NULL: none.
 Expr *whole_tile_inside(Version *version);

@@ -1,5 +1,6 @@
 // Memory accesses of a group of consecutive elements: vector loads and stores, and started copies (cp_async).
 #include "passes/lower/lower_loop.h"
+#include <string.h>
 
 // ---- vectors: memory is read before the body and written after it, in one access each ----
 //
@@ -54,16 +55,45 @@ static Block *element_loop(Version *version, LoopKind kind, int64_t count, Span 
     return lower_counted(version->lower, kind, "e", 0, count, loc, e, out);
 }
 
+// The group is inside of the tensor with its first and its last element, so with all.
+static Expr *whole_group_guard(Version *version, const TileAccess *access) {
+    Expr *at[LAYOUT_MAX_RANK], *guard = group_guard(version, access);
+    if (guard_is_uniform(version, access)) return guard;
+    memcpy(at, version->first, sizeof at);
+    at[version->fast] = e_plus(version->arena, at[version->fast], version->vector - 1);
+    Expr **last = access_at(version, access, at);
+    return e_both(version->arena, guard, guard_of(version, access->buf, access->count, last));
+}
+
+// The guard of element e of a group that is not all inside. NULL: none of its elements is.
+static Expr *element_guard(Version *version, const TileAccess *access, Expr *e) {
+    Expr *at[LAYOUT_MAX_RANK];
+    Expr *condition = access->condition ? at_index(version, access->condition, version->first) : NULL;
+    if (guard_is_uniform(version, access)) return NULL;
+    memcpy(at, version->first, sizeof at);
+    at[version->fast] = e_add(version->arena, at[version->fast], e);
+    return e_both(version->arena, condition,
+                  guard_of(version, access->buf, access->count, access_at(version, access, at)));
+}
+
+static void load_elements(Version *version, const TileAccess *access, Buf *local, Block *out) {
+    Arena *arena = version->arena;
+    Expr *e, *zero = e_zero(arena, local->type);
+    Block *body = element_loop(version, LOOP_UNROLL, version->vector, version->loop->origin->loc, &e, out);
+    Expr *guard = element_guard(version, access, e);
+    Expr *value = guard ? e_load_at(arena, run_place(version, access, 0, e)) : zero;
+    block_store1(arena, body, local, e, guard ? e_select(arena, guard, value, zero) : value);
+}
+
 static void load_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
     Span loc = version->loop->origin->loc;
     Buf *local = new_temporary(version, access, out);
-    Expr *guard = group_guard(version, access), *e;
+    Expr *guard = whole_group_guard(version, access), *e;
     if (guard) {
         Stmt *choice = s_if(arena, guard);
         block_push(arena, out, choice);
-        Block *zeros = element_loop(version, LOOP_UNROLL, version->vector, loc, &e, &choice->if_.otherwise);
-        block_store1(arena, zeros, local, e, e_zero(arena, local->type));
+        load_elements(version, access, local, &choice->if_.otherwise);
         out = &choice->if_.then;
     }
     int64_t width = access_width(version, access);
@@ -75,17 +105,33 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
     map_put(version->temporaries, access->load, local);
 }
 
+static void store_place(Version *version, const TileAccess *access, Region *place, Expr *e, Block *out) {
+    Expr *value = e_load1(version->arena, map_get(version->temporaries, access->store), e);
+    if (access->adds) BLOCK_CALL(version->arena, out, (Span){0}, OP_ATOMIC_ADD, arg_region(place), arg_value(value));
+    else block_push(version->arena, out, s_store_at(version->arena, place, value));
+}
+
+static void store_elements(Version *version, const TileAccess *access, Block *out) {
+    Arena *arena = version->arena;
+    Expr *e;
+    Block *body = element_loop(version, LOOP_UNROLL, version->vector, access->store->loc, &e, out);
+    Expr *guard = e_both(arena, element_guard(version, access, e), version->first_replica);
+    store_place(version, access, run_place(version, access, 0, e), e, block_if(arena, body, guard));
+}
+
 static void store_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
-    Expr *guard = e_both(arena, group_guard(version, access), version->first_replica), *e;
+    Expr *guard = e_both(arena, whole_group_guard(version, access), version->first_replica), *e;
     int64_t width = access_width(version, access);
-    out = block_if(arena, out, guard);
+    if (guard) {
+        Stmt *choice = s_if(arena, guard);
+        block_push(arena, out, choice);
+        if (!guard_is_uniform(version, access)) store_elements(version, access, &choice->if_.otherwise);
+        out = &choice->if_.then;
+    }
     for (int64_t first = 0; first < version->vector; first += width) {
         Block *body = element_loop(version, LOOP_VECTORIZED, width, access->store->loc, &e, out);
-        Region *place = run_place(version, access, first, e);
-        Expr *value = e_load1(arena, map_get(version->temporaries, access->store), e_plus(arena, e, first));
-        if (access->adds) BLOCK_CALL(arena, body, (Span){0}, OP_ATOMIC_ADD, arg_region(place), arg_value(value));
-        else block_push(arena, body, s_store_at(arena, place, value));
+        store_place(version, access, run_place(version, access, first, e), e_plus(arena, e, first), body);
     }
 }
 

@@ -4,8 +4,7 @@
 
 // ---- bounds of the whole tile: one test in place of a predicate for each element ----
 
-// The guard of the access is the same for all elements of a group.
-static bool guard_is_uniform(const Version *version, const TileAccess *access) {
+bool guard_is_uniform(const Version *version, const TileAccess *access) {
     Arena *arena = version->arena;
     const Facts *facts = version->lower->facts;
     const Var *fast = version->loop->iters[version->fast];

@@ -118,6 +118,7 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
         if (!is_memory(access->buf) || !is_unit(c, access)) continue;
         int bytes = type_bytes(access->buf->type);
         if (bytes > widest) widest = bytes;
+        if (starts_on_vector(facts, access, c->loop.iters[c->fast], s->target->vector_bytes / bytes)) continue;
         Expr *start = simplify_expr(s->arena, facts, run_start(s->arena, access, c->loop.iters[c->fast]));
         common |= multiple_of(facts, start);
     }
@@ -129,9 +130,10 @@ static int64_t possible_vector(Selector *s, const Facts *facts, const Candidate 
     return vector;
 }
 
-static void want_access(Selector *s, const Facts *facts, const TileAccess *access, int64_t vector) {
+static void want_access(Selector *s, const Facts *facts, const TileAccess *access, Var *iter, int64_t vector) {
     Buf *buf = access->buf;
     want_aligned(s, facts, buf, s->target->vector_bytes);
+    if (starts_on_vector(facts, access, iter, vector)) return;
     for (int d = 0; d < buf->rank - 1; d++) {
         Expr *stride = simplify_expr(s->arena, facts, global_stride(s->arena, buf, d));
         Expr *offset = simplify_expr(s->arena, facts, e_mul(s->arena, access->indices[d], stride));
@@ -149,7 +151,7 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (vector <= 1) return;
     VEC_EACH (const TileAccess, access, &c.accesses)
         if (access->buf->scope == SCOPE_GLOBAL && (!access->is_atomic || access->adds) && is_unit(&c, access))
-            want_access(s, facts, access, vector);
+            want_access(s, facts, access, c.loop.iters[c.fast], vector);
 }
 
 // ---- TMA and wgmma ----
