@@ -2,6 +2,7 @@
 // bound to constants becomes constants where it should.
 #include "codegen/gen.h"
 #include "ir/query.h"
+#include <math.h>
 
 static Value emit(Gen *gen, Expr *expr);
 
@@ -89,8 +90,37 @@ static void prepare_load(Gen *gen, Expr *expr) {
     if (expr->kind == EXPR_LOAD) prepare_address(gen, expr->load.buf, expr->load.count, expr->load.indices, expr);
 }
 
+static bool is_zero(const Expr *e) {
+    return expr_is_int(e, 0) || (e->kind == EXPR_FLOAT && e->real == 0 && !signbit(e->real));
+}
+
+// An element of a tensor that nothing writes, or 0, for a register that it shares with others. Over a branch each such load
+// would wait for the one before, which the blocks pack into the register: so it is one instruction under a predicate.
+static bool is_guarded_load(Gen *gen, const Expr *yes, const Expr *no) {
+    if (!gen->kernel.into_registers || yes->kind != EXPR_LOAD || yes->load.buf->scope != SCOPE_GLOBAL) return false;
+    for (int i = 0; i < yes->load.count; i++)
+        if (is_lazy(yes->load.indices[i])) return false;
+    int bits = type_bits(yes->load.buf->type);
+    return is_zero(no) && (bits == 8 || bits == 16) && buf_is_constant(yes->load.buf) && !gen->kernel.waits_for_launch;
+}
+
+static Value guarded_load(Gen *gen, Value condition, Expr *load) {
+    Buf *buf = load->load.buf;
+    bool byte = type_bits(buf->type) == 8;
+    Value args[] = {LLVMBuildZExt(gen->builder, condition, gen->types.i32, ""),
+                    memory_address(gen, buf, load->load.count, load->load.indices, load)};
+    const char *text = arena_printf(gen->arena,
+                                    "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, $1, 0;\n\tmov.b16 $0, 0;\n\t"
+                                    "@p ld.global.nc.%s $0, [$2];\n\t}",
+                                    byte ? "u8" : "b16");
+    Value value = build_pure_asm(gen, text, "=h,r,l", LLVMInt16TypeInContext(gen->llvm.context), 2, args);
+    if (byte) value = LLVMBuildTrunc(gen->builder, value, gen->types.i8, "");
+    return from_memory(gen, buf->type, build_bitcast(gen, value, memory_type(gen, buf->type)));
+}
+
 static Value emit_choice(Gen *gen, Value condition, Expr *expr) {
     Expr *yes = expr->select.yes, *no = expr->select.no;
+    if (is_guarded_load(gen, yes, no)) return guarded_load(gen, condition, yes);
     if (is_lazy(yes) || is_lazy(no)) {
         prepare_load(gen, yes);
         prepare_load(gen, no);

@@ -128,6 +128,7 @@ typedef struct KernelState {
     int loops;               // around the statement, those that are unrolled not counted
     int unrolled;            // loops around it that are
     int conditions;          // around it that are no constants, within the outermost of them
+    bool into_registers;     // the value at hand goes there
     bool exact;              // inside ieee()
     Map *elected;            // tensor maps that a thread which a branch elects still has to prefetch
     bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait
@@ -216,6 +217,8 @@ void go_to(Gen *gen, Label label);   // branches there and goes on there
 Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name);
 // Inline assembly: side effects, executed by all threads of the group or none.
 Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
+// Without effects, so that it may move.
+Value build_pure_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args);
 
 // ---- address.c ----
 typedef struct Known {

@@ -176,21 +176,12 @@ void register_set_bits(Gen *gen, RegisterArray *array, int64_t index, int bits, 
 
 // ---- packed over barriers ----
 
-static Value pure_asm(Gen *gen, const char *text, const char *constraints, int count, Value *args) {
-    LLVMTypeRef types[] = {gen->types.i32, gen->types.i32},
-                type = LLVMFunctionType(gen->types.i32, types, (unsigned)count, 0);
-    Value code =
-        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 0, 0, LLVMInlineAsmDialectATT, 0);
-    Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
-    mark_call(gen, call, "nounwind");
-    return call;
-}
-
 // Grids have one dim, so the number of CTAs along z is 1, and half of it 0.
 static Value unknown_zero(Gen *gen) {
     LLVMBuilderRef builder = gen->builder;
     gen->builder = gen->llvm.entry;
-    Value zero = pure_asm(gen, "{\n\tmov.u32 $0, %nctaid.z;\n\tshr.u32 $0, $0, 1;\n\t}", "=r", 0, NULL);
+    Value zero =
+        build_pure_asm(gen, "{\n\tmov.u32 $0, %nctaid.z;\n\tshr.u32 $0, $0, 1;\n\t}", "=r", gen->types.i32, 0, NULL);
     gen->builder = builder;
     return zero;
 }
@@ -210,7 +201,7 @@ void keep_arrays_packed(Gen *gen) {
         for (int64_t k = 0; k < array->count / array->pack; k++) {
             Value old = LLVMBuildLoad2(gen->builder, array->slot_type, array->slots[k], "");
             Value args[] = {build_bitcast(gen, old, gen->types.i32), gen->registers.zero};
-            Value same = pure_asm(gen, "or.b32 $0, $1, $2;", "=r,r,r", COUNT_OF(args), args);
+            Value same = build_pure_asm(gen, "or.b32 $0, $1, $2;", "=r,r,r", gen->types.i32, COUNT_OF(args), args);
             LLVMBuildStore(gen->builder, build_bitcast(gen, same, array->slot_type), array->slots[k]);
         }
     }

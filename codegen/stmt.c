@@ -55,7 +55,9 @@ static void emit_store(Gen *gen, Stmt *stmt) {
     Buf *buf = stmt->store.buf;
     int count = stmt->store.count;
     Expr *const *indices = stmt->store.indices;
+    gen->kernel.into_registers = buf->scope == SCOPE_LOCAL;
     Value value = emit_expr(gen, stmt->store.value);
+    gen->kernel.into_registers = false;
     if (stmt->store.value->type != buf->type) value = emit_convert(gen, value, stmt->store.value->type, buf->type);
     if (buf->scope == SCOPE_LOCAL) {
         register_set(gen, register_array(gen, buf), register_index(gen, buf, count, indices), value);

@@ -112,14 +112,23 @@ Value stack_slot(Gen *gen, LLVMTypeRef type, const char *name) {
     return LLVMBuildAlloca(gen->llvm.entry, type, name);
 }
 
-Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args) {
+static Value call_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args,
+                      bool effects) {
     LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
     for (int i = 0; i < count; i++) types[i] = LLVMTypeOf(args[i]);
     LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)count, 0);
-    Value code =
-        LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), 1, 0, LLVMInlineAsmDialectATT, 0);
+    Value code = LLVMGetInlineAsm(type, text, strlen(text), constraints, strlen(constraints), effects, 0,
+                                  LLVMInlineAsmDialectATT, 0);
     Value call = LLVMBuildCall2(gen->builder, type, code, args, (unsigned)count, "");
-    mark_call(gen, call, "convergent");
+    if (effects) mark_call(gen, call, "convergent");
     mark_call(gen, call, "nounwind");
     return call;
+}
+
+Value build_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args) {
+    return call_asm(gen, text, constraints, result, count, args, true);
+}
+
+Value build_pure_asm(Gen *gen, const char *text, const char *constraints, LLVMTypeRef result, int count, Value *args) {
+    return call_asm(gen, text, constraints, result, count, args, false);
 }

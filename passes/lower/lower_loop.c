@@ -84,6 +84,24 @@ static void own_body(Version *version, TileLoop *loop, TileAccessVec *accesses) 
     version->accesses = accesses;
 }
 
+// The body only loads elements of tensors into registers, under guards of their own: that the iteration is no padding of the
+// map may be one more of them. In a branch around the load each would wait for the one before (is_guarded_load in codegen/expr.c).
+static bool only_guarded_loads(Version *version) {
+    bool guarded = false;
+    VEC_EACH (const TileAccess, access, version->accesses) {
+        bool load = !access->is_store && !access->is_atomic && access->buf->scope == SCOPE_GLOBAL;
+        bool store = access->is_store && access->buf->scope == SCOPE_FRAGMENT;
+        if ((!load && !store) || access->conditional || access->condition) return false;
+        if (!load) continue;
+        if (!buf_is_constant(access->buf)) return false;
+        Expr **first = access_at(version, access, version->first);
+        guarded |= guard_of(version, access->buf, access->count, first) != NULL;
+    }
+    FOR_EACH_ITEM (stmt, &version->loop->body)
+        if (stmt->kind != STMT_STORE) return false;
+    return guarded;
+}
+
 static void emit_groups(const Version *plan, Block *out) {
     Arena *arena = plan->arena;
     Version version = *plan;
@@ -101,7 +119,10 @@ static void emit_groups(const Version *plan, Block *out) {
     if (can_start(&version)) load_indices(&version, unrolled, body);
     body = group_loop(&version, LOOP_UNROLL, "q", unrolled, &version.number, body);
     version.group = e_plus(arena, version.group, version.from / version.vector);
-    body = where(&version, bind_index(&version, body), body);
+    Expr *work = bind_index(&version, body);
+    if (work) facts_assume(version.lower->facts, work, true);
+    if (work && only_guarded_loads(&version)) version.padding = work;
+    else body = block_if(arena, body, work);
     if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same for a group
     if (version.first_replica && !touches_registers(&version, true)) {   // once per element is enough
         body = block_if(arena, body, version.first_replica);

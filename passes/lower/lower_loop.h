@@ -21,6 +21,7 @@ typedef struct Version {
     Expr *index_[LAYOUT_MAX_RANK];   // the loop's iterators at the current element
     Expr *first[LAYOUT_MAX_RANK];    // at the first element of the group
     Expr *first_replica;             // NULL: no replicas
+    Expr *padding;                   // a condition of all loads: the iteration is no padding of the map; NULL: none
     Map *temporaries;                // Expr (load) or Stmt (store) -> local Buf holding the group
     Map *indices;                    // of a gather: Expr (index) -> local Buf with the indices of `unrolled` groups
     Expr *number;                    // of the group among these

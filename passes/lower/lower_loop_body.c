@@ -62,8 +62,9 @@ static Expr *fragment_slot(Version *version, Buf *buf, int count, Expr *const *i
 }
 
 Expr *guard_of(Version *version, const Buf *buf, int count, Expr *const *indices) {
-    if (version->inside || buf->scope != SCOPE_GLOBAL) return NULL;
-    return access_guard(version->arena, version->lower->facts, buf, count, indices);
+    if (buf->scope != SCOPE_GLOBAL) return NULL;
+    Expr *guard = version->inside ? NULL : access_guard(version->arena, version->lower->facts, buf, count, indices);
+    return e_both(version->arena, version->padding, guard);
 }
 
 static Expr *version_load(Version *version, const Expr *expr) {
