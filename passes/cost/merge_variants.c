@@ -27,17 +27,21 @@ static void set_tiles(Arena *a, const Func *kernel, int64_t m, int64_t n, FuncCo
     cost->extents[COST_COLUMNS] = extent_of(grid->grid.iters[1].end, n, &cost->terms.tile_columns);
 }
 
-// The cost of a kernel of the source with this tile; NULL: it depends on values that are known only in the kernel.
-static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Specialization *how, TileCandidate tile) {
+// The cost of a kernel of the source with this tile; its coefficients are those of `padded`, the kernel as it will be
+// specialized. NULL: it depends on values that are known only in the kernel.
+static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Func *padded, const Specialization *how,
+                         TileCandidate tile) {
     Arena *a = search->arena;
     const Target *target = search->target;
     Specialization shaped;
     bool by_loop = tile.split != BY_WORKSPACE && is_cooperative_by_loop(how);
     FuncCost *cost = NEW(a, FuncCost);
     for (int i = 0; i < COST_EXTENTS; i++) cost->extents[i] = e_int(a, i < COST_FIRST_PITCH);
-    if (by_loop && !cooperative_tile(a, target, kernel, &tile.m, &tile.n, &tile.cost)) {
+    if (by_loop && !cooperative_tile(a, target, padded, &tile.m, &tile.n, &tile.cost)) {
+        LaunchCost unpadded;
         cost->extents[COST_COPIES] = grid_tiles(a, func_grid(kernel));
-        cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, tile.alias_epilogue, &cost->terms);
+        cost->extents[COST_DEPTH] = cost_cooperative(a, target, kernel, tile.alias_epilogue, &unpadded);
+        cost_cooperative(a, target, padded, tile.alias_epilogue, &cost->terms);
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
     const Func *swapped = by_loop ? NULL : operands_swapped(a, target, kernel, &shaped);
@@ -55,16 +59,31 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Spe
     return steps ? cost : NULL;
 }
 
+// The kernel as it will be specialized, if that is by its loop: its tiles may have to be padded for that.
+static const Func *as_specialized(const TileSearch *search, const Func *kernel, Specialization *how) {
+    Specialization padded;
+    const Func *other = operands_swapped(search->arena, search->target, kernel, &padded);
+    if (other && is_cooperative_by_loop(&padded)) {
+        *how = padded;
+        return other;
+    }
+    *how = specialization_of(search->arena, search->target, kernel);
+    return kernel;
+}
+
 // If the work of tiles differs in a way that dealing them in snake order balances, the kernel becomes persistent. All variants
 // of a source kernel have a cost, or none has.
 static void set_costs(const TileSearch *search, const TileVec *tiles, int count, Func **variants) {
     bool known = true;
     for (int v = 0; v < count; v++) {
-        Specialization how = specialization_of(search->arena, search->target, variants[v]);
-        Schedule schedule = schedule_of(search->arena, variants[v], &how);
-        if (is_cooperative_by_loop(&how) && schedule.deals && schedule.claim.kind == CLAIM_OPEN)
+        Specialization how;
+        const Func *padded = as_specialized(search, variants[v], &how);
+        Schedule schedule = schedule_of(search->arena, padded, &how);
+        if (is_cooperative_by_loop(&how) && schedule.deals && schedule.claim.kind == CLAIM_OPEN) {
             set_claim(search->arena, (Stmt *)func_grid(variants[v]), (TileClaim){.kind = CLAIM_STATIC});
-        if (v < tiles->count) variants[v]->cost = cost_of(search, variants[v], &how, tiles->items[v]);
+            set_claim(search->arena, (Stmt *)func_grid(padded), (TileClaim){.kind = CLAIM_STATIC});
+        }
+        if (v < tiles->count) variants[v]->cost = cost_of(search, variants[v], padded, &how, tiles->items[v]);
         known &= variants[v]->cost != NULL;
         if (v + 1 < tiles->count) attr_set_ints(search->arena, &variants[v]->attrs, ATTR_TILE_VARIANT, 0, NULL);
     }
@@ -85,7 +104,7 @@ static int rows_kernels(const TileSearch *search, const Module *module, const Ti
         if (!tile->keeps_repacked || !variants[v]->cost) continue;
         Func *rows = repack_rows(search->arena, search->target, module, variants[v]);
         Specialization how = specialization_of(search->arena, search->target, rows);
-        rows->cost = cost_of(search, rows, &how, *tile);
+        rows->cost = cost_of(search, rows, rows, &how, *tile);
         if (!rows->cost) continue;
         if (count > 0) attr_set_ints(search->arena, &vec_last(kernels)->attrs, ATTR_TILE_VARIANT, 0, NULL);
         if (count == 0 || tile->m * tile->n < tiles->items[*smallest].m * tiles->items[*smallest].n) *smallest = v;
