@@ -161,13 +161,19 @@ CASES = [
     Case("attention", ["D=128", "BM=128", "BN=176"], [   # results leave by way of the queries' tile
         f"test attention (B = 1, H = {h}, S = 128, T = {t}, D = 128, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (5, 600))],
          target="sm_90a", kernel="attention"),
-    # Few queries: four CTAs at most, each with the keys of a piece. Heads of a group: rows that threads gather.
+    # Few tiles: four CTAs at most, each with the keys of a piece. Heads of a group: rows that threads gather.
     *(Case("attention", ["D=64", "BN=64", "PIECE=16", f"GROUP={group}"], [
         f"test attention (B = 1, H = {h * group}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
-           target=target, kernel="attention_pieces")
+           target=target, kernel="attention_pieces__D_64__BM_64")
       for target in ("sm_80", "sm_90a")
-      for group, shapes in ((1, ((1, 64, 64), (1, 40, 200), (1, 128, 300), (2, 3, 1200))),
-                            (2, ((1, 32, 50), (1, 64, 200), (2, 3, 1200), (9, 20, 300))))),
+      for group, shapes in ((1, ((1, 128, 64), (1, 40, 300), (1, 128, 600), (2, 40, 1200))),
+                            (2, ((1, 64, 100), (1, 64, 400), (2, 20, 1200), (9, 20, 300))))),
+    # Few queries, whose keys threads copy, or TMA.
+    *(Case("attention", [f"D={d}", f"GROUP={group}"], [
+        f"test attention (B = 1, H = {h * group}, S = {s}, T = {t}, D = {d}, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
+           target=target, kernel=f"attention_pieces__D_{d}__BM_16")
+      for target, d in (("sm_80", 64), ("sm_90a", 64), ("sm_90a", 128))
+      for group, shapes in ((1, ((1, 3, 30), (1, 16, 60), (2, 3, 250), (1, 1, 1200))), (2, ((1, 8, 60), (9, 3, 250))))),
     Case("attention", ["D=64"], [
         f"test attention_sum (B = 1, H = 2, S = 3, P = {pieces}, D = 64) {{ for (b in B, h in H, i in S, p in P) {{ "
         f"weight[b, h, i, p, 0] = (p * 5 + i) % 7; weight[b, h, i, p, 1] = 1 + p % 3; }} }} tolerance 1e-2;" for pieces in (1, 16, 40, 120)],
