@@ -1,5 +1,6 @@
 #include "runtime/compile/prune_variants.h"
 #include "ir/build.h"
+#include "ir/channels.h"
 #include "ir/facts.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
@@ -32,6 +33,20 @@ static bool never_holds(Arena *arena, Expr *when) {
     return is_refuted(facts, when);
 }
 
+static bool is_gemm(const Stmt *stmt, void *user) {
+    (void)user;
+    return is_call(stmt, OP_GEMM);
+}
+
+// Groups that multiply what others load are a schedule for asynchronous products: a target without them takes the plain variant behind.
+static bool suits(const Func *kernel, const Target *target) {
+    if (!kernel_is_supported(kernel, target)) return false;
+    if (target_has(target, FEATURE_WGMMA) || !roles_share_channels(kernel)) return true;
+    FOR_EACH_STMT (role, &kernel->body)
+        if (role->kind == STMT_ROLE && block_any(&role->role.body, is_gemm, NULL)) return false;
+    return true;
+}
+
 // ---- of a module ----
 
 static bool can_run(const Module *module, const Func *func, const Target *target);
@@ -47,7 +62,7 @@ static bool some_can_run(const Module *module, const char *name, const Func *but
 // A program can run if each kernel that it launches has a variant that can.
 static bool can_run(const Module *module, const Func *func, const Target *target) {
     if (never_holds(module->arena, func->when)) return false;
-    if (func->kind != FUNC_PROGRAM) return kernel_is_supported(func, target);
+    if (func->kind != FUNC_PROGRAM) return suits(func, target);
     FOR_EACH_STMT (stmt, &func->body)
         if (stmt->kind == STMT_LAUNCH && !some_can_run(module, stmt->launch.callee, NULL, target)) return false;
     return true;
