@@ -236,7 +236,7 @@ def file_cases(folder, file):
     for name in ("/proc/nowhere/x.tile", str(folder), str(folder / "folder.tile"), str(loop), "/proc/self/mem", "x" * 5000 + ".tile",
                  "/dev/null", file + "/x"):
         for command in ("build", "test", "opt", "run", "bench", "tune"):
-            folders = (0,) if name.startswith(str(folder)) and name != str(loop) and command == "test" else ()   # of no tests
+            folders = (2,) if name.startswith(str(folder)) and name != str(loop) and command == "test" else ()   # without a file
             yield Case(f"{command} {name[-30:]}", [command, name], (1, 3, *folders))
     pipe = str(folder / "pipe")
     os.mkfifo(pipe)
