@@ -81,8 +81,8 @@ def counted():
 
 
 def place(name):
-    """A file of ours by its name in this repository, else None."""
-    name = name.split("/../../")[-1]
+    """A file of ours by its name in this repository, else None. The compiler names it from there, llvm-cov from the build's folder."""
+    name = name.removeprefix("build/coverage/")
     return name if name.split("/")[0] in FOLDERS and (ROOT / name).exists() and name.endswith((".c", ".h", ".def")) else None
 
 
