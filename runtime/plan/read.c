@@ -21,7 +21,7 @@ typedef struct Reader {
     VEC(Var *) vars;
     int arguments;               // of the names: those of the variant's arguments
     ExprCse *sharer;             // of the entry
-    const Json *texts, *terms;   // of the entry; of costs
+    const Json *texts, *terms;   // of expressions, by number; of costs
     Expr **parsed;               // of each text, with the names of these arguments; NULL: not yet
     int64_t address_unit;
     bool ok;
@@ -218,12 +218,11 @@ static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     const Json *cluster = json_get(from, "cluster");
     for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
     v->pdl = (int)json_integer(json_get(from, "pdl"), 0);
-    const Json *resources = json_get(from, "resources");
-    v->registers = (int)json_integer(json_get(resources, "registers"), -1);
-    v->spill_stores = (int)json_integer(json_get(resources, "spill_stores"), 0);
-    v->spill_loads = (int)json_integer(json_get(resources, "spill_loads"), 0);
-    v->stack = (int)json_integer(json_get(resources, "stack"), 0);
-    v->barriers = (int)json_integer(json_get(resources, "barriers"), 0);
+    v->registers = (int)json_integer(json_get(from, "registers"), -1);
+    v->spill_stores = (int)json_integer(json_get(from, "spill_stores"), 0);
+    v->spill_loads = (int)json_integer(json_get(from, "spill_loads"), 0);
+    v->stack = (int)json_integer(json_get(from, "stack"), 0);
+    v->barriers = (int)json_integer(json_get(from, "barriers"), 0);
 }
 
 // Declares dims, scalars and addresses: the names that all expressions of a variant may use.
@@ -398,7 +397,6 @@ static bool can_compare(const PlanEntry *entry, int at) {
 
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     r->sharer = expr_cse_new(r->arena);
-    r->texts = json_get(from, "texts");
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");
@@ -438,6 +436,7 @@ static bool read_plan(void *user) {
     r->plan->one_launch = json_boolean(json_get(root, "one_launch"), false);
     r->plan->machine = read_machine(json_get(root, "machine"));
     r->terms = json_get(root, "terms");
+    r->texts = json_get(root, "texts");
     const Json *entries = json_get(root, "entries");
     JSON_EACH(item, entries) {
         if (!r->ok) break;

@@ -1,4 +1,4 @@
-// Launch plan -> JSON; read.c is the inverse. docs/reference/launch-plan.md describes the format.
+// Launch plan -> JSON, few items a line and without spaces, for it is in each artefact; read.c is the inverse. docs/reference/launch-plan.md describes the format.
 #include "runtime/plan/plan.h"
 #include "support/json.h"
 #include <string.h>
@@ -8,12 +8,11 @@ typedef struct Writer {
     StrBuf *out;
     bool first;                // no comma before the next item
     int flat;                  // > 0: items stand on one line
-    bool tight;                // without spaces
-    VEC(const char *) texts;   // of the entry
+    VEC(const char *) texts;   // of expressions, each one time
 } Writer;
 
 static void next_item(Writer *w) {
-    if (!w->first) sb_str(w->out, w->flat && !w->tight ? ", " : ",");
+    if (!w->first) sb_char(w->out, ',');
     if (!w->flat) sb_char(w->out, '\n');
     w->first = false;
 }
@@ -23,7 +22,7 @@ static void key(Writer *w, const char *name) {
     next_item(w);
     if (!name) return;
     json_quote(w->out, name);
-    sb_str(w->out, ": ");
+    sb_char(w->out, ':');
 }
 
 static void open(Writer *w, const char *name, char bracket) {
@@ -49,17 +48,6 @@ static void close_flat(Writer *w, char bracket) {
     w->flat--;
 }
 
-// Of numbers alone.
-static void open_numbers(Writer *w, const char *name) {
-    open_flat(w, name, '[');
-    w->tight = true;
-}
-
-static void close_numbers(Writer *w) {
-    close_flat(w, ']');
-    w->tight = false;
-}
-
 static void put_text(Writer *w, const char *name, const char *text) {
     key(w, name);
     json_quote(w->out, text);
@@ -80,7 +68,7 @@ static void put_true(Writer *w, const char *name) {
     sb_str(w->out, "true");
 }
 
-// The number of a text in the entry's list.
+// The number of a text in the list.
 static void put_number(Writer *w, const char *text) {
     int at = 0;
     while (at < w->texts.count && strcmp(w->texts.items[at], text) != 0) at++;
@@ -93,7 +81,7 @@ static void put_exprs(Writer *w, const char *name, int count, const HostExpr *ex
     key(w, name);
     sb_char(w->out, '[');
     for (int i = 0; i < count; i++) {
-        if (i > 0) sb_str(w->out, ", ");
+        if (i > 0) sb_char(w->out, ',');
         if (exprs[i].text) json_quote(w->out, exprs[i].text);
         else sb_str(w->out, "null");
     }
@@ -164,9 +152,9 @@ static void write_steps(Writer *w, const char *name, const PlanSteps *steps) {
 }
 
 static void write_integers(Writer *w, const char *name, int count, const int *values) {
-    open_numbers(w, name);
+    open_flat(w, name, '[');
     for (int i = 0; i < count; i++) put_integer(w, NULL, values[i]);
-    close_numbers(w);
+    close_flat(w, ']');
 }
 
 static void write_kernel(Writer *w, const PlanVariant *v) {
@@ -179,15 +167,12 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
     }
     if (v->pdl) put_integer(w, "pdl", v->pdl);
     put_integer(w, "shared_bytes", v->shared_bytes);
-    w->flat--;
-    if (v->registers < 0) return;
-    open_flat(w, "resources", '{');
-    put_integer(w, "registers", v->registers);
+    put_unless(w, -1, "registers", v->registers);
     put_unless(w, 0, "spill_stores", v->spill_stores);
     put_unless(w, 0, "spill_loads", v->spill_loads);
     put_unless(w, 0, "stack", v->stack);
     put_unless(w, 0, "barriers", v->barriers);
-    close_flat(w, '}');
+    w->flat--;
 }
 
 static void write_windows(Writer *w, const PlanMap *map) {
@@ -202,10 +187,10 @@ static void write_windows(Writer *w, const PlanMap *map) {
 
 // ["A",64,128]
 static void write_plain_map(Writer *w, const PlanMap *map) {
-    open_numbers(w, NULL);
+    open_flat(w, NULL, '[');
     put_text(w, NULL, map->tensor);
     for (int i = 0; i < map->box_rank; i++) put_integer(w, NULL, map->box[i]);
-    close_numbers(w);
+    close_flat(w, ']');
 }
 
 // `behind`: its place if it is behind the parameters, as most are.
@@ -228,9 +213,9 @@ static void write_map(Writer *w, const PlanMap *map, int behind) {
 
 static void write_maps(Writer *w, const PlanVariant *v) {
     if (v->maps.count == 0) return;
-    open(w, "maps", '[');
+    open_flat(w, "maps", '[');
     for (int i = 0; i < v->maps.count; i++) write_map(w, &v->maps.items[i], v->params.count + i);
-    close(w, ']');
+    close_flat(w, ']');
 }
 
 // The number of texts that two lists begin with; of none or one it is shorter to say them.
@@ -251,9 +236,9 @@ static void write_condition(Writer *w, const PlanCondition *when, const PlanVari
     if (!when->text) return;
     const HostExpr *terms = when->terms.items;
     int same = before ? common_texts(terms, when->terms.count, before->when.terms.items, before->when.terms.count) : 0;
-    open_numbers(w, "when");
+    open_flat(w, "when", '[');
     put_numbers(w, terms, when->terms.count, same);
-    close_numbers(w);
+    close_flat(w, ']');
 }
 
 // The extents, then the terms without the zeros at the end.
@@ -263,12 +248,12 @@ static void write_cost(Writer *w, const PlanVariant *v, const PlanVariant *befor
     LaunchCost cost = v->cost->terms;
     int last = COST_TERM_COUNT - 1;
     while (last >= 0 && !*cost_term(&cost, last)) last--;
-    open_numbers(w, "cost");
+    open_flat(w, "cost", '[');
     bool compares = before && before->cost;
     int same = compares ? common_texts(v->cost->extents, COST_EXTENTS, before->cost->extents, COST_EXTENTS) : 0;
     put_numbers(w, v->cost->extents, COST_EXTENTS, same);
     for (int i = 0; i <= last; i++) put_integer(w, NULL, *cost_term(&cost, i));
-    close_numbers(w);
+    close_flat(w, ']');
 }
 
 // A variant without parameters and dims has those of the variant before it.
@@ -305,19 +290,20 @@ static void write_variant(Writer *w, const PlanEntry *entry, int at) {
 }
 
 static void write_entry(Writer *w, const PlanEntry *entry) {
-    w->texts.count = 0;
     open(w, NULL, '{');
     put_text(w, "name", entry->name);
     put_text(w, "kind", entry->is_program ? "program" : "kernel");
     open(w, "variants", '[');
     for (int v = 0; v < entry->variants.count; v++) write_variant(w, entry, v);
     close(w, ']');
-    if (w->texts.count) {
-        open(w, "texts", '[');
-        VEC_EACH_PTR (const char, text, &w->texts) put_text(w, NULL, text);
-        close(w, ']');
-    }
     close(w, '}');
+}
+
+static void write_texts(Writer *w) {
+    if (w->texts.count == 0) return;
+    open(w, "texts", '[');
+    VEC_EACH_PTR (const char, text, &w->texts) put_text(w, NULL, text);
+    close(w, ']');
 }
 
 static void write_machine(Writer *w, const PlanMachine *machine) {
@@ -345,6 +331,7 @@ void plan_write(const Plan *plan, StrBuf *out) {
     open(&w, "entries", '[');
     VEC_EACH (const PlanEntry, entry, &plan->entries) write_entry(&w, entry);
     close(&w, ']');
+    write_texts(&w);
     if (plan->declarations) key(&w, "declarations"), sb_str(out, plan->declarations);
     close(&w, '}');
     sb_char(out, '\n');

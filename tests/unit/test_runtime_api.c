@@ -59,7 +59,7 @@ static void test_compile(void **state) {
     TilecStatus status = compile(context, source, &options, &artefact, &diagnostics);
     if (status != TILEC_OK) fail_msg("%s", tilec_diagnostics_text(diagnostics));
     assert_non_null(strstr(tilec_artefact_ptx(artefact), ".target sm_80"));
-    assert_non_null(strstr(tilec_artefact_manifest(artefact), "\"name\": \"add\""));
+    assert_non_null(strstr(tilec_artefact_manifest(artefact), "\"name\":\"add\""));
     assert_string_equal(tilec_artefact_target(artefact), "sm_80");
     size_t size = 1;
     assert_null(tilec_artefact_cubin(artefact, &size));
