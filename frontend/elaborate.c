@@ -75,9 +75,16 @@ static void collect_functions(Sema *s) {
         }
 }
 
+// Of an imported file only what programs call, and variants of what the file itself declares.
 static bool wanted(Sema *s, const SyntaxItem *item) {
+    const Syntax *syntax = s->syntax;
     if (s->options->only) return strcmp(item->node->text, s->options->only) == 0;
-    return !item->imported;   // of an imported file only what programs call
+    for (int i = 0; i < syntax->items.count && item->imported; i++) {
+        const SyntaxItem *other = &syntax->items.items[i];
+        bool launchable = other->node->kind == N_KERNEL || other->node->kind == N_PROGRAM;
+        if (launchable && !other->imported && strcmp(other->node->text, item->node->text) == 0) return true;
+    }
+    return !item->imported;
 }
 
 static void elaborate_all(Sema *s) {

@@ -187,9 +187,11 @@ static Expr *offset_along(Arena *arena, const Facts *facts, const TileAccess *ac
     return simplify_expr(arena, facts, e_mul(arena, index, global_stride(arena, access->buf, d)));
 }
 
-// What e is congruent to modulo n, a power of two: with the values of names, and x % c as x where n divides c.
+// What e is congruent to modulo n, a power of two: with the values of names, x % c as x where n divides c, and without
+// terms that n divides.
 static Expr *congruent(Arena *arena, const Facts *facts, Expr *e, int64_t n) {
     int64_t c;
+    if (multiple_of(facts, e) % n == 0) return e_zero(arena, e->type);
     Expr *value = e->kind == EXPR_VAR ? (Expr *)facts_binding(facts, e->var) : NULL;
     if (value) return congruent(arena, facts, value, n);
     if (e->kind == EXPR_CAST && type_is_int(e->type) && type_is_int(e->operand->type) &&

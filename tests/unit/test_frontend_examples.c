@@ -68,8 +68,8 @@ static void elaborate_example(Arena *arena, const char *path) {
     assert_int_equal(tests, written);   // each test belongs to exactly one choice
 }
 
-static const char *const names[] = {"attention", "center_columns", "gemm",      "gemm_bias_gelu", "gemm_split_k",
-                                    "rmsnorm",   "softmax",        "transpose", "vector_add"};
+static const char *const names[] = {"attention", "center_columns", "gemm_few_rows", "gemm_bias_gelu", "gemm_split_k",
+                                    "rmsnorm",   "softmax",        "transpose",     "vector_add"};
 
 static void test_examples(void **state) {
     Arena *arena = *state;
