@@ -18,7 +18,8 @@ Func *module_func(const Module *module, const char *name) {
 // Whether a launch that compares `a` goes on to `b`, the next function: the last of those that are compared has no
 // @tile_variant.
 static bool is_compared_with(const Func *a, const Func *b) {
-    return a->cost && attr_get(a->attrs, ATTR_TILE_VARIANT) && b->cost && strcmp(a->name, b->name) == 0;
+    bool both = !attr_get(a->attrs, ATTR_TUNED_FOR) == !attr_get(b->attrs, ATTR_TUNED_FOR);   // measured, or not
+    return both && a->cost && attr_get(a->attrs, ATTR_TILE_VARIANT) && b->cost && strcmp(a->name, b->name) == 0;
 }
 
 int module_compared(const Module *module, int at) {

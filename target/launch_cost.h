@@ -20,7 +20,8 @@
 //
 // A step takes no fewer clocks than its loads (`fetch`). Each row of a tile, 128 bytes, is one line of the L2 cache where
 // the pitch is a multiple of that. Else most rows lie in two lines (`crossing`), and may start within a sector (`straddle`):
-// loads then cost up to twice as much, and a wide tile, which loads less per product, is faster.
+// loads then cost up to twice as much, and a wide tile, which loads less per product, is faster. So are CTAs that share loads
+// (`cluster_rows`, `cluster_columns`); those of the last clusters may work for nothing.
 //
 // A launch has times in which nothing is multiplied (`rest`), so short ones are not limited. A last wave that is not
 // full is not faster (H200: 5.3 waves of 4096 cubed take as long as six).
@@ -49,6 +50,8 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(second_rows, "the same, of the second")                                                                       \
     TERM(crossing, "rate of such a row in two lines of the cache")                                                     \
     TERM(straddle, "rate of such a row that starts within a sector")                                                   \
+    TERM(cluster_rows, "CTAs of a cluster that share loads, with tiles below each other; 0: each loads for itself")    \
+    TERM(cluster_columns, "the same, next to each other")                                                              \
     TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
     TERM(uneven, "the share of a tile, in 1/1024, by which balanced multiprocessors differ at the end")                \
     TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
@@ -84,6 +87,11 @@ static inline int64_t cost_count(int64_t extent, int64_t tile) {
     return extent <= 0 ? 0 : tile > 1 ? (extent - 1) / tile + 1 : extent;
 }
 
+// Tiles with those that fill the last cluster.
+static inline double cost_whole(int64_t tiles, int64_t cluster) {
+    return (double)cost_count(tiles, cluster) * (cluster > 1 ? (double)cluster : 1);
+}
+
 static inline double cost_larger(double a, double b) {
     return a > b ? a : b;
 }
@@ -104,6 +112,7 @@ static inline double cost_splits(const LaunchCost *c, double tiles, int64_t step
 // Tiles that are computed at a time.
 static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
     int64_t clusters = c->split > 1 && c->slice_steps <= 0 ? multiprocessors / c->split : multiprocessors;
+    if (c->cluster_rows > 0 && c->cluster_columns > 0) clusters -= clusters % (c->cluster_rows * c->cluster_columns);
     if (c->split > 2 && c->stray > 0) clusters -= clusters / c->stray;
     return (clusters > 1 ? (double)clusters : 1) * (c->resident > 1 ? (double)c->resident : 1);
 }
@@ -148,7 +157,7 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     int few = c->stream > 0 && readers <= COST_FEW_READERS, by_workspace = c->slice_steps > 0;
     double rows = (double)row_tiles * (double)c->tile_rows, columns = (double)column_tiles * (double)c->tile_columns;
     double copies = extents[COST_COPIES] > 0 ? (double)extents[COST_COPIES] : 0;
-    double tiles = (double)row_tiles * (double)column_tiles * copies;
+    double tiles = cost_whole(row_tiles, c->cluster_rows) * cost_whole(column_tiles, c->cluster_columns) * copies;
     double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
     double fetch = cost_fetch(c, extents), off = c->fetch > 0 ? fetch / (double)c->fetch : 1;
     double step = cost_larger(few && c->stream > c->step ? (double)c->stream : (double)c->step, fetch);

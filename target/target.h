@@ -41,11 +41,13 @@ typedef struct WgmmaCosts {
     int64_t k_bytes, columns, column_clocks;   // it covers k_bytes of k, and takes column_clocks per `columns` columns
     int64_t instruction_clocks;                // minimum per instruction, if instructions run one after the other
     // a device that multiplies everywhere
-    int64_t power_clocks;     // column_clocks at clock_mhz, as power allows
-    int64_t power_bytes;      // that a multiprocessor loads: what their power delays the multiplications (300 to none)
-    int64_t load_bytes;       // that a multiprocessor loads from the L2 cache while all do
-    int64_t crossing_bytes;   // as many more cost the rows of a box, of 128 bytes, in two lines of that cache
-    int64_t straddle_bytes;   // the same, of rows that start within a sector, too
+    int64_t power_clocks;      // column_clocks at clock_mhz, as power allows
+    int64_t power_bytes;       // that a multiprocessor loads: what their power delays the multiplications (300 to none)
+    int64_t load_bytes;        // that a multiprocessor loads from the L2 cache while all do
+    int64_t crossing_bytes;    // as many more cost the rows of a box, of 128 bytes, in two lines of that cache
+    int64_t straddle_bytes;    // the same, of rows that start within a sector, too
+    int64_t multicast_share;   // percent of that which such rows cost if two CTAs of a cluster share them
+    int64_t multicast_clocks;   // that CTAs which share loads need more, at the beginning and the end of a launch
     // one k step, one tile
     int64_t shared_bytes;       // bandwidth of shared memory, shared by TMA and wgmma
     int64_t step_clocks;        // waits and arrivals of a step

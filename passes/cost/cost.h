@@ -20,7 +20,8 @@ typedef struct PingpongCost {
     int64_t k;         // per step
     int64_t bytes;     // of k per step: row length of a tile
     int64_t loaded;    // bytes per step
-    int64_t rows;      // of these loads: as many lines
+    int64_t rows;      // of these loads: as many lines, fewer where the CTAs of a cluster share them
+    int cluster[2];    // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int64_t element;   // bytes of an operand's element
     int64_t moving;    // clocks of shared memory traffic per step, alone
     int64_t tail;      // clocks after the main loop of a tile
@@ -33,15 +34,17 @@ enum { STREAM_READERS = 2 };
 
 // For a tile-stage kernel with operands already swapped if swap-operands will do so (tile/tile.h). `warpgroups`:
 // the number that share a tile.
-PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups);
+PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
 // The same with split-K over `blocks` CTAs of a cluster (tile/tile.h).
-PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks);
+PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func *kernel, int blocks);
 
 // A tile too large for one warpgroup, which several compute together: no other tile's MMAs overlap the tail, or the time
 // from the arrival of a slot to its release.
-PingpongCost cost_shared_tile(const Target *target, const Func *kernel);
-// The pitches of the tensors that a step loads from, and the rows of each (target/launch_cost.h).
-void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t rows[2]);
+PingpongCost cost_shared_tile(Arena *arena, const Target *target, const Func *kernel);
+// The pitches of the tensors that a step loads from, and the rows of each (target/launch_cost.h), fewer where the CTAs of a
+// cluster share loads.
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool shares, Expr *pitches[2],
+                  int64_t rows[2]);
 
 // Amounts per clock as clocks of one amount (target/launch_cost.h); 0: no such cost.
 int64_t cost_rate(int64_t amount, int64_t per_clock);

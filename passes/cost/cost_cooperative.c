@@ -162,7 +162,7 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     *m = transposed ? columns : rows;
     *n = transposed ? rows : columns;
     Sum sum;
-    *cost = cost_pingpong(target, kernel, cooperative_warpgroups(target, kernel));
+    *cost = cost_pingpong(arena, target, kernel, cooperative_warpgroups(target, kernel));
     int64_t elements = work_elements(arena, target, kernel, &sum);
     // Loads are not entirely hidden behind the MMAs: of two tiles with equally long steps, the smaller one is faster.
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +

@@ -29,12 +29,17 @@
 // sizes, 7 to 18 tiles each: the model's first choice was the fastest at each size. For 1 to 512 rows, 130 GEMMs and 69
 // tiles, a third of them with split-K in a cluster: 3 % slower than the fastest in the mean.)
 #include "passes/cost/cost.h"
+#include "passes/grid/multicast.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/tma.h"
 #include "passes/specialize/builder.h"
 #include "passes/tile/tile.h"
 
 typedef struct Sum {
+    Arena *arena;
+    const Target *target;
+    const Func *kernel;
+    bool shares;   // the CTAs of a cluster share loads
     const WgmmaCosts *costs;
     int64_t bytes;         // of shared memory, per step
     int64_t multiplying;   // clocks
@@ -42,7 +47,7 @@ typedef struct Sum {
     int64_t instructions;
     int64_t k, k_bytes;   // per step
     int64_t loaded;       // bytes, per step
-    int64_t lines;        // the same, bytes of lines
+    int64_t lines;        // the same, as lines of the L2 cache
     int64_t slots;
     int64_t columns;   // over all strips
     int64_t rows;      // of the last MMA
@@ -56,11 +61,20 @@ static int64_t written_bytes(const Region *tile) {
     return region_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 
-static void add_copy(Sum *sum, CopyOp copy) {
+// The lines that a CTA loads of a copy's tile, fewer if the CTAs of a cluster share it. (Requests of neighbours for one line are
+// joined without clusters, too: where each row is one line, sharing spares nothing.)
+static int64_t line_count(Arena *arena, const Target *target, const Func *kernel, bool shares, const Stmt *copy) {
+    int64_t bytes = written_bytes(copy_of(copy).dst);
+    if (shares && multicast_ctas(arena, kernel, copy) > 1) bytes = bytes * target->wgmma.multicast_share / 100;
+    return bytes / target->line_bytes;
+}
+
+static void add_copy(Sum *sum, const Stmt *stmt) {
+    CopyOp copy = copy_of(stmt);
     if (copy.dst->buf->scope == SCOPE_SHARED) {
         sum->bytes += written_bytes(copy.dst);
         sum->loaded += region_bytes(copy.dst);
-        sum->lines += written_bytes(copy.dst);
+        sum->lines += line_count(sum->arena, sum->target, sum->kernel, sum->shares, stmt);
     } else if (copy.src->buf->scope == SCOPE_SHARED) {
         sum->bytes += region_bytes(copy.src);
     }
@@ -84,7 +98,7 @@ static void add_gemm(Sum *sum, GemmOp gemm) {
 static void add_loop(Sum *sum, const Stmt *loop) {
     sum->slots = loop_stages(loop);
     FOR_EACH_STMT (stmt, &loop->loop.body) {
-        if (is_call(stmt, OP_COPY)) add_copy(sum, copy_of(stmt));
+        if (is_call(stmt, OP_COPY)) add_copy(sum, stmt);
         if (is_call(stmt, OP_GEMM)) add_gemm(sum, gemm_of(stmt));
     }
 }
@@ -98,8 +112,10 @@ static bool is_scattered(const Target *target, const Stmt *stmt) {
     return is_fragment_to_global_copy(stmt) && tma_epilogue_problem(target, stmt, &store);
 }
 
-PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgroups) {
-    Sum sum = {.costs = &target->wgmma};
+PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
+    const int *cluster = func_grid(kernel)->grid.cluster;
+    bool shares = warpgroups == 1 && grid_cluster(func_grid(kernel)) > 1 && !multicast_problem(arena, target, kernel);
+    Sum sum = {.arena = arena, .target = target, .kernel = kernel, .shares = shares, .costs = &target->wgmma};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (!is_loop(stmt, LOOP_PIPELINED)) continue;
         add_loop(&sum, stmt);
@@ -116,25 +132,26 @@ PingpongCost cost_pingpong(const Target *target, const Func *kernel, int warpgro
                           .k = sum.k,
                           .bytes = sum.k_bytes,
                           .loaded = sum.loaded,
-                          .rows = sum.lines / target->line_bytes,
+                          .rows = sum.lines,
                           .element = sum.k > 0 ? sum.k_bytes / sum.k : 0,
                           .fetch = sum.loaded / sum.costs->load_bytes,
+                          .cluster = {shares ? larger(cluster[0], 1) : 0, shares ? larger(cluster[1], 1) : 0},
                           .moving = moving,
                           .power = sum.power + sum.loaded / sum.costs->power_bytes,
-                          .tail = sum.columns / warpgroups * column,
+                          .tail = sum.columns / warpgroups * column + (shares ? sum.costs->multicast_clocks : 0),
                           .hidden = sum.rows > WGMMA_ROWS};
 }
 
-PingpongCost cost_pingpong_split(const Target *target, const Func *kernel, int blocks) {
-    PingpongCost cost = cost_pingpong(target, kernel, 1);
+PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func *kernel, int blocks) {
+    PingpongCost cost = cost_pingpong(arena, target, kernel, 1);
     if (blocks <= 1) return cost;
     cost.hidden = false;
     cost.tail += target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;
     return cost;
 }
 
-PingpongCost cost_shared_tile(const Target *target, const Func *kernel) {
-    PingpongCost cost = cost_pingpong(target, kernel, cooperative_warpgroups(target, kernel));
+PingpongCost cost_shared_tile(Arena *arena, const Target *target, const Func *kernel) {
+    PingpongCost cost = cost_pingpong(arena, target, kernel, cooperative_warpgroups(target, kernel));
     cost.hidden = false;
     cost.step += target->wgmma.latency_clocks;
     cost.power += target->wgmma.latency_clocks;
@@ -150,7 +167,8 @@ static Expr *pitch_of(Arena *arena, const Buf *tensor) {
     return e_mul(arena, pitch, e_int(arena, type_bytes(tensor->type)));
 }
 
-void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t rows[2]) {
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool shares, Expr *pitches[2],
+                  int64_t rows[2]) {
     pitches[0] = pitches[1] = e_int(arena, 0);
     rows[0] = rows[1] = 0;
     FOR_EACH_STMT (loop, &kernel->body) {
@@ -162,7 +180,7 @@ void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *
             if (!pitch) continue;
             int at = rows[0] > 0 && !expr_equal(pitches[0], pitch);   // of a third pitch: taken for the second
             if (rows[at] == 0) pitches[at] = pitch;
-            rows[at] += written_bytes(copy.dst) / target->line_bytes;
+            rows[at] += line_count(arena, target, kernel, shares, stmt);
         }
         SKIP_BODY(loop);
     }

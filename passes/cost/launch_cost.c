@@ -21,6 +21,8 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .fetch = cost->fetch,
                         .first_rows = cost->rows,
                         .crossing = cost_rate(machine->crossing_bytes, machine->load_bytes),
+                        .cluster_rows = cost->cluster[0],
+                        .cluster_columns = cost->cluster[1],
                         .straddle = cost_rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times

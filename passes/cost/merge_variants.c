@@ -45,13 +45,13 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Fun
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
     const Func *swapped = by_loop ? NULL : operands_swapped(a, target, kernel, &shaped);
-    if (how->too_large && tile.split == 1) tile.cost = cost_shared_tile(target, swapped ? swapped : kernel);
-    else if (!by_loop) tile.cost = cost_pingpong_split(target, swapped ? swapped : kernel, tile.split);
+    if (how->too_large && tile.split == 1) tile.cost = cost_shared_tile(a, target, swapped ? swapped : kernel);
+    else if (!by_loop) tile.cost = cost_pingpong_split(a, target, swapped ? swapped : kernel, tile.split);
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
     int64_t rows[2];
-    cost_pitches(a, target, kernel, &cost->extents[COST_FIRST_PITCH], rows);
+    cost_pitches(a, target, kernel, tile.cost.cluster[0] > 0, &cost->extents[COST_FIRST_PITCH], rows);
     cost->terms.first_rows = rows[0];
     cost->terms.second_rows = rows[1];
     Expr *steps = specialized_steps(a, kernel);   // NULL: tiles differ, in what no bound is known of
@@ -171,9 +171,12 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
         const TileVec *tiles = is_kernel ? &tile_choice(search, variants[0])->tiles : &none;
         int count = tiles->count > 1 ? tiles->count : 1;
         for (int v = 1; v < count; v++) variants[v] = others[v - 1]->funcs.items[i];
-        for (int v = 0; v < tiles->count; v++)
-            if (tiles->items[v].split != 1)
-                attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tiles->items[v].split);
+        for (int v = 0; v < tiles->count; v++) {
+            const TileCandidate *tile = &tiles->items[v];
+            if (tile->split != 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tile->split);
+            for (int d = 0; d < COUNT_OF(tile->cluster) && tile->cluster[0]; d++)
+                ((Stmt *)func_grid(variants[v]))->grid.cluster[d] = tile->cluster[d];
+        }
         if (is_kernel) set_costs(search, tiles, count, variants);
         add_variants(search, module, &merged, count, variants, tiles);
     }

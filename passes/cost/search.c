@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/print.h"
 #include "passes/cost/search_internal.h"
+#include "passes/grid/multicast.h"
 #include "passes/specialize/builder.h"
 #include "passes/specialize/warp_specialize.h"
 #include "passes/tile/tile.h"
@@ -163,9 +164,23 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (split_refused(search->target, kernel, tile.split)) continue;
-        tile.cost = cost_pingpong_split(search->target, kernel, tile.split);
+        tile.cost = cost_pingpong_split(search->arena, search->target, kernel, tile.split);
         add_candidate(search, choice, &choice->splits, &tile);
     }
+}
+
+// Pairs of CTAs that share the loads of the larger tile. (Larger clusters do not all find a place.) Without costs a launch would
+// take them always.
+static void compare_multicast(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
+    enum { CTAS = 2 };
+    int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster, dim = tile.m > tile.n;
+    if (grid_cluster(func_grid(kernel)) > 1) return;   // of the source
+    for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = d == dim ? CTAS : 1;
+    if (!multicast_problem(search->arena, search->target, kernel) && specialized_steps(search->arena, kernel)) {
+        tile.cost = cost_pingpong(search->arena, search->target, kernel, 1);
+        add_candidate(search, choice, &choice->multicasts, &tile);
+    }
+    for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = 1;
 }
 
 static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
@@ -184,8 +199,8 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     bool is_shared = is_shared_tile(search, &answer);
     if (!is_shared && !is_pingpong(search, &answer)) return;
     if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return;
-    tile.cost =
-        is_shared ? cost_shared_tile(search->target, answer.kernel) : cost_pingpong(search->target, answer.kernel, 1);
+    tile.cost = is_shared ? cost_shared_tile(search->arena, search->target, answer.kernel)
+                          : cost_pingpong(search->arena, search->target, answer.kernel, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
     if (is_shared) {
         tile.fallback = false;   // whose threads would hold twice as much as those of the others
@@ -194,24 +209,29 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
     }
     compare_splits(search, choice, answer.kernel, tile);
     add_candidate(search, choice, &choice->tiles, &tile);
+    if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(kernel)) add_candidate(search, choice, &choice->splits, &tile);
 }
 
 // Problems (m, n, k) that the kept tiles are chosen for: square ones, others, and some whose rows lie in two lines each;
-// behind them those with few tiles of C and a long K.
-static const int64_t problems[PROBLEMS + DEEP_PROBLEMS][3] = {
-    {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024}, {1536, 1536, 1536}, {2048, 2048, 2048},
-    {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144}, {8192, 8192, 8192}, {16, 8192, 8192},
-    {32, 8192, 8192},      {48, 8192, 8192},   {64, 8192, 8192},   {96, 8192, 8192},   {128, 8192, 8192},
-    {192, 14336, 4096},    {256, 8192, 8192},  {256, 4096, 4096},  {1024, 8192, 8192}, {4096, 14336, 4096},
-    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024}, {2048, 2048, 2056}, {4096, 4096, 4104},
-    {512, 8192, 4104},     {1024, 4096, 4104}, {8192, 8192, 1032}, {64, 1024, 8192},   {128, 128, 16384},
-    {128, 1024, 8192},     {256, 256, 8192},   {512, 512, 16384},  {1024, 1024, 8192}, {64, 2048, 8192},
-    {256, 1024, 4096},     {16, 1024, 4096},   {16, 1024, 28672},  {16, 2048, 8192},   {16, 4096, 4096},
-    {32, 1024, 8192},      {32, 1024, 28672},  {64, 1024, 28672},  {96, 1024, 28672},  {128, 1024, 28672},
-    {256, 1024, 8192},     {256, 1024, 28672}, {512, 1024, 28672}, {32, 4096, 4096},   {16, 2048, 2048},
-    {64, 4096, 4096}};
+// behind them those with few tiles of C and a long K, then random ones whose rows lie in two lines.
+static const int64_t problems[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS][3] = {
+    {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024},   {1536, 1536, 1536},  {2048, 2048, 2048},
+    {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144},   {8192, 8192, 8192},  {16, 8192, 8192},
+    {32, 8192, 8192},      {48, 8192, 8192},   {64, 8192, 8192},     {96, 8192, 8192},    {128, 8192, 8192},
+    {192, 14336, 4096},    {256, 8192, 8192},  {256, 4096, 4096},    {1024, 8192, 8192},  {4096, 14336, 4096},
+    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024},   {2048, 2048, 2056},  {4096, 4096, 4104},
+    {512, 8192, 4104},     {1024, 4096, 4104}, {8192, 8192, 1032},   {64, 1024, 8192},    {128, 128, 16384},
+    {128, 1024, 8192},     {256, 256, 8192},   {512, 512, 16384},    {1024, 1024, 8192},  {64, 2048, 8192},
+    {256, 1024, 4096},     {16, 1024, 4096},   {16, 1024, 28672},    {16, 2048, 8192},    {16, 4096, 4096},
+    {32, 1024, 8192},      {32, 1024, 28672},  {64, 1024, 28672},    {96, 1024, 28672},   {128, 1024, 28672},
+    {256, 1024, 8192},     {256, 1024, 28672}, {512, 1024, 28672},   {32, 4096, 4096},    {16, 2048, 2048},
+    {64, 4096, 4096},      {5928, 3968, 4344}, {352, 22760, 6832},   {108728, 3296, 560}, {277896, 1520, 1520},
+    {2696, 53600, 2256},   {360, 8192, 1448},  {14744, 33528, 3824}, {3792, 3288, 1184},  {7648, 3160, 4488},
+    {30216, 8056, 7080},   {8760, 6568, 2392}, {8184, 664, 6056},    {5352, 1944, 2104},  {2816, 4856, 5816},
+    {6336, 17448, 3208},   {4744, 1408, 7632}, {1560, 32856, 1688},  {960, 1648, 2288},   {448, 11984, 4384},
+    {22992, 624, 2800}};
 
 // The clocks of each problem from `first` on, by the evaluator that launches use.
 static void set_times(const TileSearch *search, TileVec *tiles, int first) {
@@ -397,28 +417,36 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     keep_unaligned(search, choice);
 }
 
-// Inserts split-K tiles that make deep problems faster, after the kept tiles but before the last.
-static void keep_splits(const TileSearch *search, TileChoice *choice) {
-    const double WORTH_A_SPLIT = 0.05;   // of the time of one problem
+// Inserts, after the kept tiles but before the last, at most `most` of the candidates that make problems [first, end) faster.
+static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates, int first, int end, int most) {
+    const double WORTH = 0.05;   // of the time of one problem
     double times[COUNT_OF(problems)];
-    set_times(search, &choice->splits, PROBLEMS);
-    for (int p = PROBLEMS; p < COUNT_OF(problems); p++) times[p] = COST_NEVER;
-    VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, PROBLEMS, COUNT_OF(problems));
-    int most = most_tiles(search, MOST_VARIANTS), room = smaller(most - choice->tiles.count, MOST_SPLITS);
+    set_times(search, &choice->tiles, first);
+    set_times(search, candidates, first);
+    for (int p = first; p < end; p++) times[p] = COST_NEVER;
+    VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, first, end);
+    int room = smaller(most_tiles(search, MOST_VARIANTS) - choice->tiles.count, most);
     for (int kept = 0; kept < room && choice->tiles.count > 0; kept++) {
         const TileCandidate *best = NULL;
-        double largest = WORTH_A_SPLIT;
-        VEC_EACH (const TileCandidate, tile, &choice->splits) {
+        double largest = WORTH;
+        VEC_EACH (const TileCandidate, tile, candidates) {
             double gain = 0;
-            for (int p = PROBLEMS; p < COUNT_OF(problems); p++)
+            for (int p = first; p < end; p++)
                 if (tile->times[p] < times[p]) gain += (times[p] - tile->times[p]) / times[p];
             if (gain > largest) largest = gain, best = tile;
         }
         if (!best) return;
         vec_push(search->arena, &choice->tiles, *best);
         swap_tiles(&choice->tiles, choice->tiles.count - 2, choice->tiles.count - 1);
-        lower_times(times, best, PROBLEMS, COUNT_OF(problems));
+        lower_times(times, best, first, end);
     }
+}
+
+static void keep_tiles(const TileSearch *search, TileChoice *choice) {
+    int deep_end = PROBLEMS + DEEP_PROBLEMS;
+    keep_few(search, choice);
+    keep_more(search, choice, &choice->multicasts, deep_end, COUNT_OF(problems), MOST_MULTICASTS);
+    keep_more(search, choice, &choice->splits, PROBLEMS, deep_end, MOST_SPLITS);
 }
 
 bool tile_search_decide(TileSearch *search) {
@@ -428,7 +456,7 @@ bool tile_search_decide(TileSearch *search) {
         if (choice->decided) continue;
         more = choice->decided = true;
         if (choice->tiles.count > 0 && choice->by_rows) order_cooperative(choice);
-        else keep_few(search, choice), keep_splits(search, choice);
+        else keep_tiles(search, choice);
         if (choice->tiles.count > search->tile_count) search->tile_count = choice->tiles.count;
     }
     return more;

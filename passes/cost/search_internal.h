@@ -5,12 +5,13 @@
 
 enum {
     MOST_TILES = 16,
+    MOST_MULTICASTS = 2,
     MOST_SPLITS = 6,
-    MOST_VARIANTS = MOST_TILES + MOST_SPLITS,
+    MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
     BY_WORKSPACE = 0,
     MOST_FALLBACKS = 2
 };
-enum { PROBLEMS = 28, DEEP_PROBLEMS = 23 };   // of search.c
+enum { PROBLEMS = 28, DEEP_PROBLEMS = 23, CROSSING_PROBLEMS = 20 };   // of search.c
 
 typedef struct TileCandidate {
     int combination;   // its number in the search
@@ -23,18 +24,21 @@ typedef struct TileCandidate {
     bool keeps_fallback;   // that variant is kept, too
     bool keeps_repacked;   // programs that copy its operands first are kept, too (passes/tile/repack.c)
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
+    int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
-    double times[PROBLEMS + DEEP_PROBLEMS];   // in the end relative to the best tile's, for all but the deep problems
+    double
+        times[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS];   // in the end relative to the best tile's, for PROBLEMS
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 
 struct TileChoice {
     const char *key, *kernel;
     bool decided;
-    TileVec tiles;    // candidates that fit; later the kept ones. Empty: take the first combination that fits
-    TileVec splits;   // candidates with split-K
-    bool by_rows;     // cooperative: one tile per number of rows
-    bool repacks;     // can_repack
+    TileVec tiles;        // candidates that fit; later the kept ones. Empty: take the first combination that fits
+    TileVec multicasts;   // candidates whose CTAs share loads
+    TileVec splits;       // candidates with split-K
+    bool by_rows;         // cooperative: one tile per number of rows
+    bool repacks;         // can_repack
 };
 
 // The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.

@@ -8,13 +8,15 @@
 //
 // Clusters form a grid of their own, in raster order. If a cluster extends beyond the end of the grid, its CTAs outside
 // execute all loads and MMAs, and skip the stores.
+#include "passes/grid/multicast.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 
 enum { SHARED_NAMES = 2 };
 
 typedef struct Share {
-    Scheduler *s;
+    Arena *arena;
+    const Stmt *grid;
     Subst *lets;
     bool some, differ;   // some tile is shared; CTAs have different or unknown trip counts
 } Share;
@@ -26,16 +28,16 @@ static bool may_depend(const Expr *expr, const void *var) {
 
 // A dim of the cluster has several CTAs, and the value differs between them or is unknown.
 static bool differs(const Share *share, int dim, Expr *expr) {
-    const Stmt *grid = share->s->grid;
-    return grid->grid.cluster[dim] > 1 &&
-           any_expr(subst_expr(share->lets, expr), may_depend, grid->grid.iters[dim].var);
+    return share->grid->grid.cluster[dim] > 1 &&
+           any_expr(subst_expr(share->lets, expr), may_depend, share->grid->grid.iters[dim].var);
 }
 
-// Marks the copy of a tile that does not move along some dims of the cluster: one CTA loads it for all of them.
-static void share_copy(Share *share, Stmt *copy) {
-    const int *cluster = share->s->grid->grid.cluster;
+// Of a tile that does not move along some dims of the cluster one CTA loads for all of them. Out: their number, and their ranks'
+// stride.
+static void sharing(const Share *share, const Stmt *copy, int64_t numbers[2]) {
+    const int *cluster = share->grid->grid.cluster;
     const Region *from = ARG(copy, COPY, src).region;
-    int64_t numbers[] = {1, 1};   // CTAs, rank stride
+    numbers[0] = numbers[1] = 1;
     for (int d = 0; d < SHARED_NAMES; d++) {
         bool moves = cluster[d] <= 1;
         for (int r = 0; r < from->count && !moves; r++) moves = differs(share, d, from->dims[r].start);
@@ -43,12 +45,10 @@ static void share_copy(Share *share, Stmt *copy) {
         if (numbers[0] == 1 && d == 1) numbers[1] = cluster[0];
         numbers[0] *= cluster[d];
     }
-    if (numbers[0] == 1) return;
-    attr_set_ints(share->s->arena, &copy->attrs, ATTR_MULTICAST, COUNT_OF(numbers), numbers);
-    share->some = true;
 }
 
-static void share_stmt(Share *share, Stmt *stmt) {
+static void share_stmt(Share *share, const Stmt *stmt) {
+    int64_t numbers[2];
     if (stmt->kind == STMT_LET) {
         bool known = !expr_is_stable(stmt->let.value) || subst_let(share->lets, stmt->let.var, stmt->let.value);
         share->differ |= !known || !expr_is_pure(stmt->let.value);
@@ -58,24 +58,58 @@ static void share_stmt(Share *share, Stmt *stmt) {
             share->differ |= differs(share, d, stmt->assume);   // it need not hold outside of the grid
         if (is_loop(stmt, LOOP_PIPELINED)) share->differ |= differs(share, d, stmt->loop.iters[0].end);
     }
-    if (is_global_to_shared_copy(stmt)) share_copy(share, stmt);
+    if (!is_global_to_shared_copy(stmt)) return;
+    sharing(share, stmt, numbers);
+    share->some |= numbers[0] > 1;
+}
+
+static Share share_of(Arena *arena, const Func *kernel) {
+    Share share = {.arena = arena, .grid = func_grid(kernel), .lets = subst_new(arena)};
+    FOR_EACH_STMT (stmt, &kernel->body) share_stmt(&share, stmt);
+    return share;
+}
+
+// Out: what the statements of the kernel say, if the cluster can share tiles.
+static const char *problem_of(Arena *arena, const Target *target, const Func *kernel, Share *share) {
+    const Stmt *grid = func_grid(kernel);
+    if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
+        return "multicast needs a grid of two or more names, and a cluster along the first two";
+    if (grid_cluster(grid) > target->max_cluster) return "it is larger than the target's";
+    *share = share_of(arena, kernel);
+    if (!share->some) return "its CTAs read no tile in common";
+    return share->differ
+               ? "the trip counts of its CTAs may differ, or an `assume` need not hold for tiles outside of the grid"
+               : NULL;
+}
+
+const char *multicast_problem(Arena *arena, const Target *target, const Func *kernel) {
+    Share share;
+    return problem_of(arena, target, kernel, &share);
+}
+
+int64_t multicast_ctas(Arena *arena, const Func *kernel, const Stmt *copy) {
+    const Stmt *grid = func_grid(kernel);
+    int64_t numbers[2] = {1, 1};
+    if (grid_cluster(grid) == 1 || grid->grid.count < SHARED_NAMES) return 1;
+    Share share = share_of(arena, kernel);
+    sharing(&share, copy, numbers);
+    return numbers[0];
 }
 
 const char *share_tiles(Scheduler *s, Func *kernel) {
-    const Stmt *grid = s->grid;
-    Share share = {.s = s, .lets = subst_new(s->arena)};
-    if (grid_cluster(grid) == 1) return "there is none";
+    if (grid_cluster(s->grid) == 1) return "there is none";
     if (planned_kind(kernel) != WS_PINGPONG)
         return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
-    if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
-        return "multicast needs a grid of two or more names, and a cluster along the first two";
-    if (grid_cluster(grid) > s->context->target->max_cluster) return "it is larger than the target's";
-    FOR_EACH_STMT_MUT (stmt, &kernel->body) share_stmt(&share, stmt);
-    if (share.some && !share.differ) return NULL;
-    FOR_EACH_STMT_MUT (stmt, &kernel->body) attr_remove(&stmt->attrs, ATTR_MULTICAST);
-    return share.some
-               ? "the trip counts of its CTAs may differ, or an `assume` need not hold for tiles outside of the grid"
-               : "its CTAs read no tile in common";
+    Share share;
+    const char *problem = problem_of(s->arena, s->context->target, kernel, &share);
+    if (problem) return problem;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        int64_t numbers[2];   // CTAs, rank stride
+        if (!is_global_to_shared_copy(stmt)) continue;
+        sharing(&share, stmt, numbers);
+        if (numbers[0] > 1) attr_set_ints(s->arena, &stmt->attrs, ATTR_MULTICAST, COUNT_OF(numbers), numbers);
+    }
+    return NULL;
 }
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {

@@ -233,21 +233,26 @@ static Expr *covers(Arena *arena, const Func *kernel, const RecordedTile *tile) 
     return some;
 }
 
+static bool is_kernel_of(const Func *func, const RecordedTile *tile) {
+    return func->kind == FUNC_KERNEL && strcmp(func->name, tile->kernel) == 0;
+}
+
 void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile, const Module *with) {
     Module merged = *module;
     bool added = false;
+    int variants = 0;
+    VEC_EACH_PTR (Func, func, &with->funcs) variants += is_kernel_of(func, tile);
     memset(&merged.funcs, 0, sizeof merged.funcs);
     for (int i = 0; i < module->funcs.count; i++) {
         Func *func = module->funcs.items[i];
-        bool here = !added && func->kind == FUNC_KERNEL && strcmp(func->name, tile->kernel) == 0 &&
-                    !attr_get(func->attrs, ATTR_TUNED_FOR);
+        bool here = !added && is_kernel_of(func, tile) && !attr_get(func->attrs, ATTR_TUNED_FOR);
         for (int k = 0; here && k < with->funcs.count; k++) {
             Func *variant = with->funcs.items[k];
-            if (variant->kind != FUNC_KERNEL || strcmp(variant->name, tile->kernel) != 0) continue;
+            if (!is_kernel_of(variant, tile)) continue;
             attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
             attr_set_ints(module->arena, &variant->attrs, ATTR_TUNED_FOR, 0, NULL);
             attr_remove(&variant->attrs, ATTR_WITH_FALLBACK);   // the other tiles serve what it does not
-            variant->cost = NULL;   // where it was measured it is taken
+            if (variants == 1) variant->cost = NULL;   // where it was measured it is taken
             vec_push(module->arena, &merged.funcs, variant);
         }
         added |= here;

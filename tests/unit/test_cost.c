@@ -38,8 +38,8 @@ static void transposed_results_are_scattered(void **state) {
     Module *module =
         module_of(*state, &failure,
                   PRODUCT("plain", "", "", DIRECT) PRODUCT("swapped", "", "", "transpose(acc, D[j * 64, i * 64])"));
-    PingpongCost plain = cost_pingpong(target, kernel_named(module, "plain"), 1),
-                 swapped = cost_pingpong(target, kernel_named(module, "swapped"), 1);
+    PingpongCost plain = cost_pingpong(*state, target, kernel_named(module, "plain"), 1),
+                 swapped = cost_pingpong(*state, target, kernel_named(module, "swapped"), 1);
     assert_int_equal(plain.tail, 64 * target->wgmma.tail_clocks);
     assert_int_equal(swapped.tail - plain.tail, 64 * target->wgmma.scattered_clocks);
     assert_int_equal(swapped.step, plain.step);
@@ -54,11 +54,11 @@ static void reads_of_tiles_are_counted(void **state) {
         module_of(*state, &failure,
                   PRODUCT("plain", "", "", DIRECT) PRODUCT("read", ", v: bf16[64, 64]", "copy(Bs, v);\n", DIRECT)
                       PRODUCT("moved", ", v: f32[64, 64]", "copy(acc, v);\n", DIRECT));
-    int64_t plain = cost_pingpong(target, kernel_named(module, "plain"), 1).moving,
-            read = cost_pingpong(target, kernel_named(module, "read"), 1).moving;
+    int64_t plain = cost_pingpong(*state, target, kernel_named(module, "plain"), 1).moving,
+            read = cost_pingpong(*state, target, kernel_named(module, "read"), 1).moving;
     int64_t more = 64 * 64 * 2 / target->wgmma.shared_bytes;
     assert_in_range(read - plain, more, more + 1);
-    assert_int_equal(cost_pingpong(target, kernel_named(module, "moved"), 1).moving, plain);
+    assert_int_equal(cost_pingpong(*state, target, kernel_named(module, "moved"), 1).moving, plain);
 }
 
 // ---- expressions ----
@@ -279,8 +279,8 @@ static void power_is_that_of_the_products(void **state) {
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
     const Target *target = target_named("sm_90a");
     Module *module = module_of(*state, &failure, TWO("narrow", "64") TWO("wide", "104"));
-    PingpongCost narrow = cost_pingpong(target, kernel_named(module, "narrow"), 1),
-                 wide = cost_pingpong(target, kernel_named(module, "wide"), 1);
+    PingpongCost narrow = cost_pingpong(*state, target, kernel_named(module, "narrow"), 1),
+                 wide = cost_pingpong(*state, target, kernel_named(module, "wide"), 1);
     assert_in_range(100 * narrow.step / wide.step, 70, 75);
     assert_in_range(100 * narrow.power / wide.power, 61, 64);
     assert_true(narrow.power > narrow.step && wide.power > wide.step);

@@ -897,8 +897,8 @@ static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
                      "{\"manifest\": 4, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
-                     "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s], "
-                     "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}]}",
+                     "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}], "
+                     "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}",
                      variants);
     return f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
 }
@@ -1241,7 +1241,8 @@ static void test_format_of_costs(void **state) {
     for (int i = 0; i < COST_TERM_COUNT; i++) sb_printf(&terms, "%s ", cost_term_name(i));
     assert_string_equal(sb_text(&terms),
                         "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
-                        "first_rows second_rows crossing straddle balanced uneven split stray load copied_rows "
+                        "first_rows second_rows crossing straddle cluster_rows cluster_columns balanced uneven split "
+                        "stray load copied_rows "
                         "copied_columns resident slice_steps read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
     assert_int_equal(MANIFEST_FORMAT, 4);
