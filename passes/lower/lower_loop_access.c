@@ -199,16 +199,53 @@ static Expr *start_index(Version *version, const TileAccess *load, int d) {
     return read ? e_load1(version->arena, read, version->number) : version_expr(version, load->indices[d]);
 }
 
+// Whether the group begins before the row: cp_async can leave out its last elements, not its first. NULL: no group does, or all of it lies
+// there.
+static Expr *begins_before_row(const Version *version, Expr *start) {
+    Facts *facts = version->lower->facts;
+    Expr *inside = e_ge(version->arena, start, e_int(version->arena, 0));
+    if (prove(facts, inside) || multiple_of(facts, simplify_expr(version->arena, facts, start)) % version->vector == 0)
+        return NULL;
+    return e_lt(version->arena, start, e_int(version->arena, 0));
+}
+
+static void move_elements(Version *version, const TileAccess *load, const TileAccess *store, Expr *const *from,
+                          Block *out) {
+    Arena *arena = version->arena;
+    int last = load->count - 1;
+    Expr *at[LAYOUT_MAX_RANK], *e, *zero = e_zero(arena, load->buf->type);
+    Expr *condition = load->condition ? version_expr(version, load->condition) : NULL;
+    Block *body = element_loop(version, LOOP_UNROLL, version->vector, version->loop->origin->loc, &e, out);
+    memcpy(at, from, sizeof at);
+    at[last] = e_add(arena, from[last], e);
+    Expr *guard = e_both(arena, condition, access_guard(arena, version->lower->facts, load->buf, load->count, at));
+    Expr *value = e_load_at(arena, region_element(arena, load->buf, load->count, at));
+    block_push(arena, body,
+               s_store_at(arena, run_place(version, store, 0, e), guard ? e_select(arena, guard, value, zero) : value));
+}
+
 void start_group(Version *version, Block *out) {
     Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
     const TileAccess *store = &vec_last(version->accesses), *load = store - 1;
     Expr *from[LAYOUT_MAX_RANK];
     for (int d = 0; d < load->count; d++) from[d] = start_index(version, load, d);
+    out = block_if(arena, out, version->first_replica);
+    int mark = facts_mark(facts);
+    Expr *before = begins_before_row(version, from[load->count - 1]);
+    if (before) {
+        Stmt *choice = s_if(arena, before);
+        block_push(arena, out, choice);
+        move_elements(version, load, store, from, &choice->if_.then);
+        out = &choice->if_.otherwise;
+        facts_assume(facts, before, false);
+    }
     Expr *valid = valid_elements(version, load, from);
-    BLOCK_CALL(arena, block_if(arena, out, version->first_replica), version->loop->origin->loc, OP_CP_ASYNC,
+    BLOCK_CALL(arena, out, version->loop->origin->loc, OP_CP_ASYNC,
                arg_region(run_place(version, store, 0, e_int(arena, 0))),
                arg_region(region_element(arena, load->buf, load->count, from)), arg_int(arena, version->vector),
                arg_value(valid));
+    facts_release(facts, mark);
 }
 
 void load_indices(Version *version, int64_t unrolled, Block *out) {
