@@ -82,7 +82,9 @@ static Stmt *assign(Sema *s, Var *var, Expr *value) {
 static SemaValue logical(Sema *s, const Node *node) {
     SemaValue a = expression(s, node->kids[0]);
     Block extra = {0};
+    s->skipped++;
     SemaValue b = lazily(s, node->kids[1], &extra);
+    s->skipped--;
     if (extra.count == 0 || is_poison(a) || is_poison(b)) return binary(s, (BinaryOp)node->op, a, b, node->span);
     // var r = a; if (r) { ...; r = b; }       for ||: if (!r)
     Var *var = var_new(s->arena, "holds", VAR_MUTABLE, TYPE_BOOL, place_of(s, node->span));
@@ -101,7 +103,9 @@ static SemaValue logical(Sema *s, const Node *node) {
 static SemaValue select(Sema *s, const Node *node) {
     SemaValue condition = expression(s, node->kids[0]);
     Block on_yes = {0}, on_no = {0};
+    s->skipped++;
     SemaValue yes = lazily(s, node->kids[1], &on_yes), no = lazily(s, node->kids[2], &on_no);
+    s->skipped--;
     if (on_yes.count + on_no.count == 0 || is_poison(condition) || is_poison(yes) || is_poison(no))
         return ternary(s, condition, yes, no, node->span);
     Expr *arms[2];

@@ -92,7 +92,7 @@ static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const
     s->context = context;
     s->choices = (ChoiceVec){0};
     for (int i = 0; i < choices->count; i++) vec_push(s->arena, &s->choices, choices->items[i]);
-    s->grids = s->loops = s->picked = s->constant = 0;
+    s->grids = s->loops = s->picked = s->constant = s->skipped = 0;
     s->in_parallel = s->in_thread = s->in_pipelined = false;
     s->inlining = NULL;
     s->scope = s->file;

@@ -14,6 +14,13 @@ static bool nests(Sema *s, int depth, Span span) {
 }
 
 // ---- the calls around ----
+// One text more is put in a place; false after a report.
+static bool expand(Sema *s, Span span) {
+    if (s->expansions++ < INLINE_MAX_CALLS) return true;
+    if (s->expansions == INLINE_MAX_CALLS + 1) diag(s->sink, span, T_INLINE_LIMIT, INLINE_MAX_CALLS);
+    return false;
+}
+
 static bool enter(Sema *s, Inlining *frame, const Node *node, const Node *call) {
     *frame = (Inlining){.outer = s->inlining, .node = node, .depth = s->inlining ? s->inlining->depth + 1 : 1};
     for (Inlining *around = s->inlining; around; around = around->outer) {
@@ -22,13 +29,8 @@ static bool enter(Sema *s, Inlining *frame, const Node *node, const Node *call) 
         diag_label(d, node->span, "declared here");
         return false;
     }
-    if (frame->depth > INLINE_MAX_DEPTH || s->expansions > INLINE_MAX_CALLS) {
-        if (s->expansions++ <= INLINE_MAX_CALLS + 1) diag(s->sink, call->span, T_INLINE_LIMIT, INLINE_MAX_CALLS);
-        s->expansions = INLINE_MAX_CALLS + 2;
-        return false;
-    }
-    if (!nests(s, node->depth, call->span)) return false;
-    s->expansions++;
+    if (frame->depth > INLINE_MAX_DEPTH && s->expansions < INLINE_MAX_CALLS) s->expansions = INLINE_MAX_CALLS;
+    if (!expand(s, call->span) || !nests(s, node->depth, call->span)) return false;
     s->inlining = frame;
     return true;
 }
@@ -66,10 +68,15 @@ static int uses(const Node *node, const char *name, bool in_loop) {
     return count;
 }
 
+// The host computes expressions: outside of a kernel's grid, and where a program has no place for a statement.
+bool is_host_value(const Sema *s) {
+    return s->context == IN_KERNEL || (s->context == IN_PROGRAM && s->skipped > 0);
+}
+
 // A parameter stands for its argument where that costs nothing; otherwise for a let.
 static void bind_scalar(Sema *s, const Node *param, SemaValue value, bool single) {
-    bool direct = is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || single ||
-                  s->context == IN_KERNEL;   // the host computes there: no statements
+    bool direct =
+        is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || single || is_host_value(s);
     if (direct) {
         declare_value(s, param->text, value, param->span);
         return;
@@ -87,26 +94,47 @@ static bool returns_in(const Node *node) {
     return false;
 }
 
-static SemaValue tail(Sema *s, Node *const *items, int count, Type type, Span span);
+// The statements after one in a block, and what comes after that block.
+typedef struct Rest {
+    Node *const *items;
+    int count;
+    NameScope *scope;
+    const struct Rest *outer;
+} Rest;
 
-// if (c) <branch that returns> <rest>: the rest is the other branch.
-static SemaValue tail_if(Sema *s, const Node *node, Node *const *rest, int count, Type type) {
+static SemaValue tail(Sema *s, Node *const *items, int count, const Rest *rest, Type type, Span span);
+
+// The rest, at the end of one of the ways that lead to it.
+static SemaValue go_on(Sema *s, const Rest *rest, Type type, Span span) {
+    NameScope scope, *inner = s->scope;
+    if (!expand(s, span)) return value_poison(span);
+    s->scope = rest->scope;
+    scope_open(s, &scope);
+    SemaValue value = tail(s, rest->items, rest->count, rest->outer, type, span);
+    s->scope = inner;
+    return value;
+}
+
+// if (c) <branch that returns> <rest>: the rest is the other branch, and what comes where the first one does not return.
+static SemaValue tail_if(Sema *s, const Node *node, const Rest *rest, Type type) {
     Expr *condition = to_condition(s, expression(s, node->kids[0]));
     const Node *branches[2] = {node->kids[1], node->kids[2]};
     Block blocks[2] = {{0}}, *outer = s->block;
     SemaValue values[2];
     if (!nests(s, 2, node->span)) return value_poison(node->span);
     s->nested += 2;   // the `if` and its branches
+    s->skipped++;
     for (int i = 0; i < 2; i++) {
         NameScope scope;
         bool own = branches[i] && returns_in(branches[i]);
         s->block = &blocks[i];
         scope_open(s, &scope);
         if (branches[i] && !own) statements(s, branches[i]);
-        values[i] = own ? tail(s, branches[i]->kids, branches[i]->count, type, node->span)
-                        : tail(s, rest, count, type, node->span);
+        values[i] = own ? tail(s, branches[i]->kids, branches[i]->count, rest, type, node->span)
+                        : go_on(s, rest, type, node->span);
         scope_close(s);
     }
+    s->skipped--;
     s->nested -= 2;
     s->block = outer;
     SemaValue chosen = value_expr(s, condition, node->span);
@@ -129,21 +157,29 @@ static SemaValue tail_if(Sema *s, const Node *node, Node *const *rest, int count
 }
 
 // The value that a list of statements returns: straight on, or by an `if` whose branches return.
-static SemaValue tail(Sema *s, Node *const *items, int count, Type type, Span span) {
+static SemaValue tail(Sema *s, Node *const *items, int count, const Rest *rest, Type type, Span span) {
     for (int i = 0; i < count; i++) {
         const Node *node = items[i];
         if (node->kind == N_RETURN) {
             SemaValue value = expression(s, node->kids[0]);
             return is_poison(value) ? value : value_expr(s, to_type(s, value, type), node->span);
         }
-        if (node->kind == N_IF && returns_in(node)) return tail_if(s, node, items + i + 1, count - i - 1, type);
-        if (node->kind == N_BLOCK && returns_in(node)) return tail(s, node->kids, node->count, type, span);
+        Rest after = {items + i + 1, count - i - 1, s->scope, rest};
+        if (node->kind == N_IF && returns_in(node)) return tail_if(s, node, &after, type);
+        if (node->kind == N_BLOCK && returns_in(node)) {
+            NameScope scope;
+            scope_open(s, &scope);
+            SemaValue value = tail(s, node->kids, node->count, &after, type, span);
+            scope_close(s);
+            return value;
+        }
         if (returns_in(node)) {
             diag(s->sink, node->span, T_RETURN_PLACE);
             return value_poison(span);
         }
         statement(s, node);
     }
+    if (rest) return go_on(s, rest, type, span);
     diag(s->sink, span, T_NO_RETURN);
     return value_poison(span);
 }
@@ -182,7 +218,7 @@ SemaValue inline_fn(Sema *s, const Node *fn, const Node *call) {
     scope_open(s, &inner);
     int loops = s->loops;
     s->loops = 0;
-    SemaValue value = tail(s, fn->kids[2]->kids, fn->kids[2]->count, type, fn->span);
+    SemaValue value = tail(s, fn->kids[2]->kids, fn->kids[2]->count, NULL, type, fn->span);
     s->loops = loops;
     s->scope = outer;
     s->inlining = frame.outer;

@@ -243,10 +243,12 @@ void parameters(Sema *s, const Node *kernel) {
         if (param.var) vec_push(s->arena, &s->func->params, param);
     }
     find_choice_dims(s);
+    s->skipped++;
     if (kernel->kids[2] && s->func->kind != FUNC_REFERENCE)
         s->func->when = to_condition(s, expression(s, kernel->kids[2]));
     if (s->func->kind != FUNC_REFERENCE) s->func->when = and_choices(s, s->func->when);
     if (kernel->kids[4] && s->func->kind != FUNC_REFERENCE) s->func->cost = cost_clause(s, kernel->kids[4]);
+    s->skipped--;
 }
 
 void bind_choices(Sema *s) {

@@ -189,6 +189,7 @@ typedef struct Sema {
     Map *tiles;         // a channel's buffer -> ChannelTiles
     Map *held;          // a handle's variable -> the channel's buffer
     SharedMaps *maps;   // NULL: of no kernel
+    int skipped;        // > 0: inside an operand that is evaluated under a condition, or a condition of a kernel
     int copied;         // > 0: inside an expression that passes may copy, so that what happens once is bound before it
     bool in_parallel, in_thread, in_pipelined;
     bool placed;   // `place` was given by @loc: all that is inside takes it
@@ -402,6 +403,7 @@ void statements(Sema *s, const Node *block);         // in the current scope
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----
+bool is_host_value(const Sema *s);   // what a name stands for is put in its place
 SemaValue inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
 

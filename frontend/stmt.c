@@ -84,7 +84,7 @@ static void let(Sema *s, const Node *node) {
         return;
     }
     SemaValue value = expression(s, node->kids[0]);
-    if (s->context == IN_KERNEL && !is_poison(value)) {   // outside the grid: part of what the host computes
+    if (is_host_value(s) && !is_poison(value)) {
         if (is_untyped(value)) value = value_expr(s, settle(s, value), value.span);
         if (!is_poison(value) && !expr_is_stable(value.expr)) {
             report_on_host(s->sink, value.span, node->text);
