@@ -123,19 +123,20 @@ typedef struct KernelState {
     Value thread;              // index in the CTA (or among those of all its CTAs), i32
     Value warp;                // of the thread, provably equal for its lanes; NULL: the kernel has no roles
     Role role;
-    int role_count;          // roles emitted so far
-    Label break_to;          // behind the innermost loop
-    int loops;               // around the statement, those that are unrolled not counted
-    int unrolled;            // loops around it that are
-    int conditions;          // around it that are no constants, within the outermost of them
-    bool into_registers;     // the value at hand goes there
-    bool exact;              // inside ieee()
-    Map *elected;            // tensor maps that a thread which a branch elects still has to prefetch
-    bool waits_for_launch;   // @waits_for_launch: kernels launched before may still run until dependency_wait
-    bool has_mma;            // @has_mma
-    Span place;              // of the statement that is emitted
-    int64_t statements;      // emitted so far
-    bool abandoned;          // reported as too large: the rest is not emitted
+    int role_count;            // roles emitted so far
+    Label break_to;            // behind the innermost loop
+    int loops;                 // around the statement, those that are unrolled not counted
+    int unrolled;              // loops around it that are
+    int conditions;            // around it that are no constants, within the outermost of them
+    bool into_registers;       // the value at hand goes there
+    bool exact;                // inside ieee()
+    Map *elected;              // tensor maps that a thread which a branch elects still has to prefetch
+    bool waits_for_launch;     // @waits_for_launch: kernels launched before may still run until dependency_wait
+    bool has_mma;              // @has_mma
+    bool reported[OP_COUNT];   // operations that the target does not have
+    Span place;                // of the statement that is emitted
+    int64_t statements;        // emitted so far
+    bool abandoned;            // reported as too large: the rest is not emitted
 } KernelState;
 
 // Addresses, and what is known of index expressions (address.c).

@@ -133,7 +133,12 @@ bool op_supported(Gen *gen, const OpCall *call) {
         if (call->args[i].name && !call->args[i].is_string && strcmp(call->args[i].name, "cluster") == 0)
             feature = FEATURE_CLUSTER;
     if (feature == FEATURE_BASE || target_has(gen->target, feature)) return true;
-    diag(gen->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
+    bool *reported = &gen->kernel.reported[call->op];
+    if (*reported) return false;
+    *reported = true;
+    Diag *d = diag(gen->sink, call->loc, T_NEEDS_FEATURE, info->text, feature_text(feature), gen->target->name);
+    if (feature == FEATURE_MBARRIER)
+        diag_note(d, "channels between roles are made of mbarriers: a variant of the kernel for this target has none");
     return false;
 }
 
