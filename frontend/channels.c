@@ -155,6 +155,7 @@ static Options channel_options(Sema *s, const Node *list, bool tiles) {
     Options options = {.slots = 1};
     bool given = false;
     Node attrs = {.kind = N_LIST};
+    options_differ(s, list);
     for (int i = 0; i < list->count; i++) {
         const Node *option = list->kids[i];
         if (option->kind == N_ATTR) {

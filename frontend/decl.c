@@ -93,11 +93,24 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     return true;
 }
 
+// There are several values of tunables and several groups of threads, which plan looks at.
+static bool is_among(const Attr *attrs, const Attr *attr) {
+    for (; attrs; attrs = attrs->next)
+        if (attrs->id == attr->id && attr->id != ATTR_GROUP &&
+            (attr->id != ATTR_TUNED || strcmp(attrs->args[0].text, attr->args[0].text) == 0))
+            return true;
+    return false;
+}
+
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc) {
     Attr *first = NULL, **last = &first;
     for (int i = 0; list && i < list->count; i++) {
         Attr attr;
         if (!attribute(s, list->kids[i], where, &attr)) continue;
+        if (is_among(first, &attr)) {
+            diag(s->sink, list->kids[i]->span, T_DUPLICATE_NAME, list->kids[i]->text);
+            continue;
+        }
         if (attr.id == ATTR_LOC) {
             int line = (int)attr.args[1].integer, column = (int)attr.args[2].integer;
             int file = line ? file_of_name(s, attr.args[0].text) : 0;
@@ -108,6 +121,13 @@ Attr *attributes(Sema *s, const Node *list, char where, Span *loc) {
         last = &(*last)->next;
     }
     return first;
+}
+
+void options_differ(Sema *s, const Node *list) {
+    for (int i = 0; i < list->count; i++)
+        for (int k = 0; k < i && list->kids[i]->kind != N_ATTR; k++)
+            if (list->kids[k]->kind != N_ATTR && strcmp(list->kids[k]->text, list->kids[i]->text) == 0)
+                diag(s->sink, list->kids[i]->span, T_DUPLICATE_NAME, list->kids[i]->text);
 }
 
 // ---- buffers ----

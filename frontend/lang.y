@@ -262,9 +262,9 @@ tune: name IN '{' exprs '}'           { $$ = NODE(N_TUNABLE, @1, $1, 0, 1, $4); 
  | name IN '{' error '}'              { $$ = NODE(N_TUNABLE, @1, $1, 0, 1, LIST(@$)); yyerrok; }
  ;
 gopts: %empty                         { $$ = LIST(@$); }
- | gopts CLUSTER '(' exprs ')'        { $4->kind = N_CLUSTER; $4->span = @2; $$ = parse_push(p, $1, $4); }
- | gopts PERSISTENT                   { $$ = parse_push(p, $1, NODE(N_PERSISTENT, @2, NULL, 0, 0)); }
- | gopts RASTER expr                  { $$ = parse_push(p, $1, NODE(N_RASTER, @2, NULL, 0, 1, $3)); }
+ | gopts CLUSTER '(' exprs ')'        { $4->kind = N_CLUSTER; $4->text = $2; $4->span = @2; $$ = parse_push(p, $1, $4); }
+ | gopts PERSISTENT                   { $$ = parse_push(p, $1, NODE(N_PERSISTENT, @2, $2, 0, 0)); }
+ | gopts RASTER expr                  { $$ = parse_push(p, $1, NODE(N_RASTER, @2, $2, 0, 1, $3)); }
  ;
 scope: SHARED                         { $$ = DECL_SHARED; }
  | FRAGMENT                           { $$ = DECL_FRAGMENT; }

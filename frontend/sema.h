@@ -390,8 +390,9 @@ void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span);
 
 // ---- decl.c ----
 Attr *attributes(Sema *s, const Node *list, char where, Span *loc);   // @loc goes to *loc when given
-void take_layout(Sema *s, Buf *buf, const Node *node);                // of a declaration; NULL: it has none
-bool layout_exchanges(const Node *layout, int rank);                  // a tile so laid out is the transpose of a buffer
+void options_differ(Sema *s, const Node *list);          // of a grid or channel; reports one that is given twice
+void take_layout(Sema *s, Buf *buf, const Node *node);   // of a declaration; NULL: it has none
+bool layout_exchanges(const Node *layout, int rank);     // a tile so laid out is the transpose of a buffer
 void exchange_last(Expr **shape, int count);
 void declarations(Sema *s, const Node *node);
 

@@ -228,6 +228,7 @@ static void loop_option(Sema *s, const Node *node, const Node *option, Stmt *loo
     const Node *value = option->kids[0];
     if (strcmp(option->text, "stages") == 0 && node->op == LOOP_PIPELINED) {
         int64_t stages;
+        if (loop->loop.stages) diag(s->sink, option->span, T_DUPLICATE_NAME, option->text);
         if (constant_int(s, value, "the number of stages", 1, 64, &stages)) loop->loop.stages = e_int(s->arena, stages);
     } else if (strcmp(option->text, "step") == 0 && loop->loop.count > 0) {   // of the last iterator before it
         loop->loop.iters[loop->loop.count - 1].step = index_expression(s, value);
@@ -335,6 +336,7 @@ static void raster(Sema *s, const Node *node, Stmt *grid) {
 }
 
 static void grid_options(Sema *s, const Node *list, Stmt *grid) {
+    options_differ(s, list);
     for (int i = 0; i < list->count; i++) {
         const Node *option = list->kids[i];
         int64_t value;
