@@ -28,13 +28,31 @@ static bool is_iterator(const Selects *selects, const Expr *index) {
     return false;
 }
 
-// The first dim that is indexed by what a layout does not say, v[i, i] with it; -1: none.
+// A layout says its dim of the index: a sum in which iterators are digits.
+static bool is_digit_sum(Arena *arena, const TileLoop *loop, const Buf *buf, int count, Expr *const *indices, int dim) {
+    FragmentDigits digits;
+    Expr *alone[LAYOUT_MAX_RANK];
+    for (int d = 0; d < count; d++) alone[d] = d == dim ? indices[d] : e_int(arena, 0);
+    return fragment_digits(loop, buf, count, alone, &digits);
+}
+
+static bool is_followed(const Selects *selects, const Buf *buf, int count, Expr *const *indices, int dim) {
+    int64_t constant;
+    if (expr_const(indices[dim], &constant) || is_iterator(selects, indices[dim])) return true;
+    if (!selects->loop || selects->loop->loop.count > LAYOUT_MAX_RANK) return false;
+    TileLoop space = loop_space((Stmt *)selects->loop);
+    return is_digit_sum(selects->arena, &space, buf, count, indices, dim);
+}
+
+// The first dim that is indexed by what a layout does not say, by itself or with others, as v[i, i]; -1: none.
 static int dynamic_dim(const Selects *selects, const Buf *buf, int count, Expr *const *indices) {
     FragmentDigits digits;
     if (selects->loop && selects->loop->loop.count <= LAYOUT_MAX_RANK) {
         TileLoop space = loop_space((Stmt *)selects->loop);
         if (fragment_digits(&space, buf, count, indices, &digits)) return -1;
     }
+    for (int d = 0; d < count; d++)
+        if (!is_followed(selects, buf, count, indices, d)) return d;
     for (int d = 0; d < count; d++) {
         int64_t constant;
         if (expr_const(indices[d], &constant)) continue;
@@ -50,8 +68,7 @@ static bool is_cheap(const Selects *selects, const Buf *buf, int count, Expr *co
     const WarpCosts *costs = &selects->context->target->costs;
     int64_t elements = 1;
     for (int d = 0; d < count; d++) {
-        int64_t constant;
-        if (!expr_const(indices[d], &constant) && !is_iterator(selects, indices[d])) elements *= buf_extent(buf, d);
+        if (!is_followed(selects, buf, count, indices, d)) elements *= buf_extent(buf, d);
         if (expr_must_not_repeat(indices[d])) return false;
     }
     int dynamic = dynamic_dim(selects, buf, count, indices);
@@ -113,7 +130,7 @@ static void push_store(StmtMapper *mapper, Stmt *stmt, Block *out) {
     }
     Expr *indices[LAYOUT_MAX_RANK];
     for (int d = 0; d < stmt->store.count; d++)
-        indices[d] = is_iterator(selects, stmt->store.indices[d])
+        indices[d] = is_followed(selects, stmt->store.buf, stmt->store.count, stmt->store.indices, d)
                          ? stmt->store.indices[d]
                          : block_name(mapper->arena, out, "at", stmt->store.indices[d], stmt->loc);
     stmt->store.value = block_name(mapper->arena, out, "value", stmt->store.value, stmt->loc);
@@ -165,6 +182,7 @@ static void store_whole_dims(Arena *arena, TileLoop *loop) {
         indices[d] = store->store.indices[d];
         while (dim < loop->rank && !expr_uses_var(indices[d], loop->iters[dim])) dim++;
         if (dim == loop->rank || expr_is_var(indices[d], loop->iters[dim])) continue;
+        if (is_digit_sum(arena, loop, buf, store->store.count, store->store.indices, d)) continue;
         Var *old = loop->iters[dim], *var = var_new(arena, old->name, VAR_ITER, TYPE_I64, old->loc);
         Subst *first = subst_new(arena);
         subst_var(first, old, e_int(arena, 0));
@@ -273,7 +291,7 @@ static Stmt *loop_over(Arena *arena, const TileLoop *loop) {
 
 static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     TileLoop loop;
-    TileAccessVec accesses = {0};
+    TileAccessVec accesses = {0}, whole = {0};
     bool tile_op = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE) || is_call(stmt, OP_FILL);
     bool plain = via_is(stmt, VIA_NONE) || via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR);
     bool moves = tile_op && plain && tile_loop_of(mapper->arena, stmt, &loop) && !loop.is_async;
@@ -291,6 +309,11 @@ static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         return;
     }
     store_whole_dims(mapper->arena, &loop);
+    tile_accesses(mapper->arena, &loop, &whole);
+    if (selects_are_dear(mapper->user, &loop, &whole)) {   // it is reported as it was written
+        block_push(mapper->arena, out, stmt);
+        return;
+    }
     block_push(mapper->arena, out, loop_over(mapper->arena, &loop));
     mapper->changed = true;
 }
