@@ -245,8 +245,8 @@ Node *parse_text(Arena *arena, Failure *failure, DiagSink *sink, int file, const
     p->start = start;
     p->nesting = nesting;
     p->line = p->column = 1;
-    if (length > PARSE_MAX_BYTES) {
-        diag(sink, (Span){.file = file}, T_FILE_TOO_LARGE, "the text", (long long)length, (long long)PARSE_MAX_BYTES);
+    if (length > SOURCE_LIMIT) {
+        diag(sink, (Span){.file = file}, T_FILE_TOO_LARGE, "the text", (long long)length, (long long)SOURCE_LIMIT);
         return NULL;
     }
     if (!check_utf8(p)) return NULL;

@@ -3,14 +3,12 @@
 #pragma once
 #include "frontend/ast.h"
 #include "frontend/foreign.h"
+#include "support/files.h"
 #include "support/map.h"
 
 typedef enum { PARSE_FILE, PARSE_EXPR } ParseStart;
 
-enum {
-    PARSE_MAX_BYTES = 16 << 20,
-    PARSE_MAX_NOTES = 100
-};   // of one file: a larger one is no program; about other languages
+enum { PARSE_MAX_NOTES = 100 };   // about other languages
 
 // The parser drops an unexpected token. Of one that begins the next statement the scanner gives a ';' and it again.
 typedef enum { REPLAY_NONE, REPLAY_SEMICOLON, REPLAY_TOKEN } Replay;

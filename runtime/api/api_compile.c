@@ -190,6 +190,11 @@ static bool make_request(CompileJob *c) {
     FileText record = {0};
     char *folder = arena_alloc(job->arena, FOLDER);
     cpu_set_t *processors = arena_alloc(job->arena, sizeof *processors);
+    if (c->length > SOURCE_LIMIT) {   // a wrong length may go beyond what can be read
+        diag(job->sink, (Span){0}, T_FILE_TOO_LARGE, c->name,
+             (long long)(c->length > INT64_MAX ? INT64_MAX : c->length), (long long)SOURCE_LIMIT);
+        return false;
+    }
     if (!getcwd(folder, FOLDER)) folder[0] = 0;
     CPU_ZERO(processors);
     sched_getaffinity(0, sizeof *processors, processors);
@@ -203,7 +208,8 @@ static bool make_request(CompileJob *c) {
     c->asked.progress = c->options.progress;
     c->asked.progress_user = c->options.progress_user;
     c->asked.until = (MessageWait){.cancelled = c->options.cancelled, .cancelled_user = c->options.cancelled_user};
-    if (c->options.time_limit > 0) c->asked.until.deadline = milliseconds_now() + c->options.time_limit;
+    int64_t now = milliseconds_now(), limit = c->options.time_limit;
+    if (limit > 0) c->asked.until.deadline = limit > INT64_MAX - now ? INT64_MAX : now + limit;
     return true;
 }
 

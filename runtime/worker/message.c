@@ -168,9 +168,10 @@ int64_t milliseconds_now(void) {
 // How many milliseconds to wait at most; below 0: for ever.
 static int64_t next_wait(const MessageWait *until) {
     enum { ASK_EVERY = 10, MOST = 1 << 30 };
-    int64_t wait = until->deadline ? until->deadline - milliseconds_now() : -1;
     int64_t most = until->cancelled ? ASK_EVERY : until->deadline ? MOST : -1;
-    return wait < 0 || wait > most ? most : wait;
+    int64_t wait = until->deadline ? until->deadline - milliseconds_now() : most;
+    if (until->deadline && wait < 0) return 0;   // it came after end_of_wait had looked
+    return wait < most ? wait : most;
 }
 
 // COMPLETE: nothing ends the wait yet.

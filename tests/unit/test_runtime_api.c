@@ -198,6 +198,16 @@ static void test_errors(void **state) {
     assert_false(tilec_diagnostics_get(diagnostics, 0, &d));
     tilec_diagnostics_destroy(diagnostics);
 
+    // A length that is none is refused before it is read; the longest limit is one that never comes.
+    assert_int_equal(tilec_compile(context, "add.tile", source, SIZE_MAX, &options, &artefact, &diagnostics),
+                     TILEC_ERROR_SOURCE);
+    assert_non_null(strstr(tilec_diagnostics_text(diagnostics), "error[T0004]: 'add.tile' has"));
+    tilec_diagnostics_destroy(diagnostics);
+    options.time_limit = INT64_MAX;
+    assert_int_equal(compile(context, source, &options, &artefact, NULL), TILEC_OK);
+    tilec_artefact_destroy(artefact);
+    options.time_limit = 0;
+
     options.target = "sm_1";
     assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), TILEC_ERROR_USAGE);
     tilec_diagnostics_destroy(diagnostics);
