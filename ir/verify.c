@@ -438,6 +438,18 @@ static bool breaks(const Block *block) {
     return false;
 }
 
+// As `for (tile in tiles)` is read; tile-scheduler puts other loops in its place.
+static void check_tile_loop(Verifier *v, Context *c, const Stmt *stmt) {
+    const Iter *iter = stmt->loop.iters;
+    bool one = stmt->loop.kind == LOOP_SERIAL && stmt->loop.count == 1 && expr_is_int(iter->begin, 0) &&
+               expr_is_int(iter->end, 1) && expr_is_int(iter->step, 1);
+    if (!one) REPORT(v, stmt->loc, T_ATTRIBUTE_PLACE, attr_name(ATTR_TILES));
+    else if (c->thread) REPORT(v, stmt->loc, T_IR_PLACE, "for (tile in tiles)", "inside a thread region");
+    else if (c->parallel) REPORT(v, stmt->loc, T_IR_PLACE, "for (tile in tiles)", "inside a parallel loop");
+    else if (c->tiles) REPORT(v, stmt->loc, T_IR_PLACE, "for (tile in tiles)", "inside another one");
+    c->tiles = true;
+}
+
 static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     int mark = v->declared.count, parallel_count = v->parallel_count;
     LoopKind kind = stmt->loop.kind;
@@ -449,6 +461,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
         diag_note(diag(v->sink, stmt->loc, T_IR_PLACE, "parallel", "inside a parallel loop"),
                   "one loop has all iterators, parallel (i in n, j in m); what one iteration does in order is a `for`");
     }
+    if (attr_get(stmt->attrs, ATTR_TILES)) check_tile_loop(v, &c, stmt);
     check_trips(v, &c, stmt);
     for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;

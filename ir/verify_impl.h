@@ -33,7 +33,7 @@ enum {
 
 typedef struct Context {
     FuncKind kind;
-    bool grid, thread, parallel, breakable, role;
+    bool grid, thread, parallel, breakable, role, tiles;
     bool divergent;                // under a condition or loop that names the thread index
     bool by_warp;                  // under a condition that each warp has of its own: any(..)
     uint64_t parallel_iterators;   // bits of those with more than one iteration

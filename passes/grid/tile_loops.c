@@ -69,6 +69,27 @@ bool uses_tile_outside(Stmt *grid) {
 
 // ---- claims ----
 
+// The loops over tiles in `block`, roles left out; one in another loop counts as more.
+static int count_loops(const Block *block, bool again) {
+    int count = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        if (stmt->kind == STMT_ROLE) continue;
+        if (is_tile_loop(stmt, NULL)) count += again ? 2 : 1;
+        FOR_EACH_BODY (body, stmt) count += count_loops(body, again || loop);
+    }
+    return count;
+}
+
+bool claims_are_for_one_loop(Stmt *grid) {
+    int before = count_loops(&grid->grid.body, false), most = 0;
+    FOR_EACH_ITEM (stmt, &grid->grid.body) {
+        int count = stmt->kind == STMT_ROLE ? count_loops(&stmt->role.body, false) : 0;
+        if (count > most) most = count;
+    }
+    return before + most <= 1;
+}
+
 static void choose_claimer(TileLoops *t) {
     int64_t groups = 0;
     Block decls = {0};
@@ -91,6 +112,7 @@ static Block tile_body(TileLoops *t, Expr *number, Expr *section, const Stmt *lo
     Block body = {0}, copy = {0};
     Subst *subst = subst_new(t->arena);
     subst_var(subst, t->number, number);
+    subst_var(subst, loop->loop.iters[0].var, e_int(t->arena, 0));   // a name without a meaning
     if (t->quotient) subst_var(subst, t->quotient, section);
     block_append(t->arena, &body, &t->s->top);
     block_append(t->arena, &body, &loop->loop.body);
@@ -156,7 +178,9 @@ static void push_named(TileLoops *t, Var *const *vars, const Stmt *loop, Block *
         block_push(a, &body, s_assume(a, e_and(a, e_ge(a, name, e_int(a, 0)), e_lt(a, name, iter->end)), loop->loc));
     }
     block_append(a, &body, &loop->loop.body);
-    clone_block(a, subst_new(a), &body, out);
+    Subst *subst = subst_new(a);
+    subst_var(subst, loop->loop.iters[0].var, e_int(a, 0));
+    clone_block(a, subst, &body, out);
 }
 
 static Block *push_counted(TileLoops *t, const char *name, Expr *count, Span loc, Expr **index, Block *out) {

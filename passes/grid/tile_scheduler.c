@@ -225,7 +225,8 @@ static bool divide_tile(Scheduler *s) {
     return true;
 }
 
-// The loops that the source writes over the tiles of a CTA. False: it has one, or all of its statements are in the loop over them.
+// The loops that the source writes over the tiles of a CTA. False: it has one, or all of its statements are in the loop over them, and
+// those of the source are dropped.
 static bool schedule_loops(Scheduler *s, Func *kernel, Expr *tiles) {
     bool used = uses_tile_outside(s->grid);
     if (used && grid_is_persistent(s->grid) && func_has_roles(kernel))
@@ -234,6 +235,11 @@ static bool schedule_loops(Scheduler *s, Func *kernel, Expr *tiles) {
     if (used || !grid_is_persistent(s->grid)) {
         drop_tile_loops(s->grid);
         return false;
+    }
+    if (grid_claim(s->grid).kind == CLAIM_DYNAMIC && !claims_are_for_one_loop(s->grid)) {
+        REMARK(s->context, s->grid->loc, T_GRID_HINT, "claim",
+               "a role goes over its tiles more than one time: they are claimed in a fixed order");
+        set_claim(s->arena, s->grid, (TileClaim){.kind = CLAIM_STATIC});
     }
     Var *cta = var_new(s->arena, "cta", VAR_ITER, TYPE_I64, s->grid->loc);
     set_iter(s, cta, expand_tile_loops(s, kernel, tiles, cta));
@@ -258,10 +264,11 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
     s->snake = claim.snake;
-    if (has_tile_loops(grid) && schedule_loops(s, kernel, tiles)) return true;
+    bool written = has_tile_loops(grid);
+    if (written && schedule_loops(s, kernel, tiles)) return true;
     if (loops) make_persistent(s, kernel, tiles, claim.kind == CLAIM_DYNAMIC);
     else if (grid->grid.count > 1 || order_is_longest(s->order)) flatten(s, tiles);
-    else return drop_schedule(s, kind == WS_NONE) || changed;
+    else return drop_schedule(s, kind == WS_NONE) || changed || written;
     drop_schedule(s, kind == WS_NONE);
     return true;
 }
