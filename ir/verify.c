@@ -461,11 +461,12 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
         diag_note(diag(v->sink, stmt->loc, T_IR_PLACE, "parallel", "inside a parallel loop"),
                   "one loop has all iterators, parallel (i in n, j in m); what one iteration does in order is a `for`");
     }
-    if (attr_get(stmt->attrs, ATTR_TILES)) check_tile_loop(v, &c, stmt);
+    bool tiles = attr_get(stmt->attrs, ATTR_TILES);
+    if (tiles) check_tile_loop(v, &c, stmt);
     check_trips(v, &c, stmt);
     for (int i = 0; i < stmt->loop.count; i++) enter_iter(v, &c, &stmt->loop.iters[i], kind);
     c.parallel |= kind == LOOP_PARALLEL;
-    c.breakable = kind == LOOP_SERIAL || kind == LOOP_UNROLL;
+    c.breakable = (kind == LOOP_SERIAL || kind == LOOP_UNROLL) && !tiles;
     c.nested = true;
     c.conditional |= c.breakable && breaks(&stmt->loop.body);
     for (int i = 0; i < stmt->loop.count; i++) c.uncertain |= constant_trips(&stmt->loop.iters[i]) == 0;
