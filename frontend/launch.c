@@ -177,7 +177,8 @@ static bool launch_argument(Sema *s, const Node *node, const Param *param, Arg *
         return !is_poison(value);
     }
     Buf *buf = buffer_named(s, node);
-    if (!buf || !check_tensor(s, node, buf, param->buf)) return false;
+    if (!buf || !param->buf || !check_tensor(s, node, buf, param->buf))
+        return false;   // NULL: reported where it is declared
     *out = arg_region(region_whole(s->arena, buf));
     out->region->loc = place_of(s, node->span);
     return true;
