@@ -225,7 +225,6 @@ bool command_lsp(Tool *tool, int *code) {
     LspServer server = {.target = tool_target(tool, "sm_90a"),
                         .import_root = option_text(&tool->options, OPTION_IMPORT_ROOT, NULL)};
     if (!server.target) return false;
-    if (tool->options.operands.count) return tool_usage(tool, "lsp takes no operands");
     if (pipe(ends) != 0) {
         diag(tool->sink, (Span){0}, T_CANNOT_READ, "<pipe>", strerror(errno));
         return false;

@@ -40,6 +40,12 @@ static bool check_common(Tool *tool) {
            option_choice(&tool->options, tool->sink, OPTION_DIAGNOSTICS, 0) >= 0;
 }
 
+static bool check_operands(Tool *tool) {
+    const CommandInfo *info = &command_infos[tool->options.command];
+    if (info->operands[0] || tool->options.operands.count == 0) return true;
+    return tool_usage(tool, "%s takes no operands", info->name);
+}
+
 static int run(Tool *tool, int argc, char **argv) {
     int code = 0;
     if (argc == 1) {
@@ -54,7 +60,7 @@ static int run(Tool *tool, int argc, char **argv) {
         tool_show(tool);
         return (int)status_of(tool->sink, 0);
     }
-    if (ok) ok = commands[tool->options.command](tool, &code);
+    if (ok) ok = check_operands(tool) && commands[tool->options.command](tool, &code);
     tool_show(tool);
     TilecStatus status = status_of(tool->sink, 0);
     if (status != TILEC_OK) return (int)status;
