@@ -2,6 +2,7 @@
 // besides (lets, loops) is emitted before the statement that calls it. A macro takes buffers by reference; its body
 // replaces the call. Neither sees the names around the call: only its parameters and the file's consts.
 #include "frontend/sema.h"
+#include "ir/rewrite.h"
 #include <string.h>
 
 enum { INLINE_MAX_DEPTH = 200, INLINE_MAX_CALLS = 100000 };
@@ -19,6 +20,27 @@ static bool expand(Sema *s, Span span) {
     if (s->expansions++ < INLINE_MAX_CALLS) return true;
     if (s->expansions == INLINE_MAX_CALLS + 1) diag(s->sink, span, T_INLINE_LIMIT, INLINE_MAX_CALLS);
     return false;
+}
+
+typedef struct NodeCount {
+    int count, most;
+} NodeCount;
+
+static bool count_node(Visitor *visitor, Expr *expr) {
+    NodeCount *nodes = visitor->user;
+    (void)expr;
+    return ++nodes->count < nodes->most;
+}
+
+bool host_value_fits(Sema *s, Expr *value, Span span) {
+    NodeCount nodes = {.most = INLINE_MAX_CALLS - s->expansions};
+    if (nodes.most > 0) visit_expr(&(Visitor){.expr = count_node, .user = &nodes}, value);
+    if (nodes.count < nodes.most) {
+        s->expansions += nodes.count;
+        return true;
+    }
+    if (s->expansions < INLINE_MAX_CALLS) s->expansions = INLINE_MAX_CALLS;
+    return expand(s, span);
 }
 
 static bool enter(Sema *s, Inlining *frame, const Node *node, const Node *call) {
@@ -78,6 +100,8 @@ static void bind_scalar(Sema *s, const Node *param, SemaValue value, bool single
     bool direct =
         is_poison(value) || value_is_const(value) || value.expr->kind == EXPR_VAR || single || is_host_value(s);
     if (direct) {
+        bool large = is_host_value(s) && value.kind == VALUE_EXPR && !host_value_fits(s, value.expr, value.span);
+        if (large) value = value_poison(value.span);
         declare_value(s, param->text, value, param->span);
         return;
     }

@@ -404,7 +404,8 @@ void statements(Sema *s, const Node *block);         // in the current scope
 void emit(Sema *s, Stmt *stmt);
 
 // ---- inline.c ----
-bool is_host_value(const Sema *s);   // what a name stands for is put in its place
+bool host_value_fits(Sema *s, Expr *value, Span span);   // false: it would be too much where its name is used; reported
+bool is_host_value(const Sema *s);                       // what a name stands for is put in its place
 SemaValue inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
 

@@ -90,6 +90,7 @@ static void let(Sema *s, const Node *node) {
             report_on_host(s->sink, value.span, node->text);
             value = value_poison(node->span);
         }
+        if (value.kind == VALUE_EXPR && !host_value_fits(s, value.expr, value.span)) value = value_poison(node->span);
         declare_value(s, node->text, value, node->span);
         return;
     }
