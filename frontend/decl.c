@@ -53,11 +53,11 @@ static const Layout *read_distribution(Sema *s, const Node *node) {
 
 static bool attribute_arg(Sema *s, char letter, const Node *node, AttrArg *out) {
     if (letter == 'i' || letter == 'I') {
-        bool minus = node->kind == N_UNARY && node->op == UNARY_NEG;
-        const Node *number = minus ? node->kids[0] : node;
-        if (number->kind != N_INT || number->integer > INT64_MAX) return false;
-        out->integer = minus ? -(int64_t)number->integer : (int64_t)number->integer;
-        return true;
+        SemaValue value =
+            node->kind == N_STRING ? value_poison(node->span) : constant(s, node, "an attribute's number");
+        bool fits = value.kind == VALUE_INT && value.integer >= INT64_MIN && value.integer <= INT64_MAX;
+        out->integer = fits ? (int64_t)value.integer : 0;
+        return fits;
     }
     if (letter == 't' && is_im2col(node) && node->count > 0) node = node->kids[0];   // resolve_view
     if (letter == 'l' && node->kind == N_STRING) out->layout = read_distribution(s, node);
@@ -84,7 +84,9 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
     *out = (Attr){.id = id, .count = node->count};
     if (!attr_takes(id, node->count)) return attribute_wrong(s, node);
     for (int i = 0; i < node->count; i++) {
-        if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i])) return attribute_wrong(s, node);
+        int errors = diag_errors(s->sink);
+        if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i]))
+            return diag_errors(s->sink) == errors && attribute_wrong(s, node);
         int64_t number = out->args[i].integer;   // (a tunable may be any; plan has limits for groups)
         bool any = id == ATTR_TUNED || id == ATTR_GROUP;
         if (tolower(pattern[i]) == 'i' && !any && (number < INT32_MIN || number > INT32_MAX))

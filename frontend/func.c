@@ -84,6 +84,7 @@ static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const
     s->placed = false;
     if (kind != FUNC_REFERENCE) {
         Span given = {.line = -1};
+        s->scope = s->file;
         s->func->attrs = attributes(s, node->attrs, 'k', &given);
         if (given.line >= 0) s->placed = true, s->place = loc = given;
     }
