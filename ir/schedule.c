@@ -5,6 +5,9 @@
 
 static const char *const orders[] = {NULL, "plain", "raster", "hilbert", "longest", "sections"};
 static const char *const claims[] = {NULL, "one", "static", "dynamic"};
+static const char *const splits[] = {NULL, "cluster", "workspace", "stream"};
+static const char *const workspaces[] = {"counter", "slices", "flags"};
+_Static_assert(COUNT_OF(workspaces) == WORKSPACE_COUNT, "a workspace without its name");
 static const char *const ends[] = {"first", "last"}, *const rounds[] = {"waves", "snake"};
 
 static int index_of(const char *text, int count, const char *const *names) {
@@ -47,10 +50,32 @@ bool has_tile_loops(const Stmt *grid) {
     return block_any(&grid->grid.body, is_tile_loop, NULL);
 }
 
-Buf *tile_counter(const Func *kernel) {
-    VEC_EACH (const Param, param, &kernel->params)
-        if (attr_get(param->attrs, ATTR_TILE_COUNTER)) return param->buf;
+const char *workspace_name(WorkspaceKind kind) {
+    return workspaces[kind];
+}
+
+Buf *kernel_workspace(const Func *kernel, WorkspaceKind kind) {
+    VEC_EACH (const Param, param, &kernel->params) {
+        const Attr *attr = attr_get(param->attrs, ATTR_WORKSPACE);
+        if (attr && strcmp(attr->args[0].text, workspaces[kind]) == 0) return param->buf;
+    }
     return NULL;
+}
+
+TileSplit kernel_split(const Func *kernel) {
+    const Attr *attr = attr_get(kernel->attrs, ATTR_SPLIT);
+    int kind = attr ? PLACE_IN(attr->args[0].text, splits) : SPLIT_NONE;
+    TileSplit split = {.kind = kind < 0 ? SPLIT_NONE : (SplitKind)kind};
+    if (attr && attr->count > 1) split.ctas = (int)attr->args[1].integer;
+    return split;
+}
+
+void set_split(Arena *arena, Func *kernel, TileSplit split) {
+    attr_remove(&kernel->attrs, ATTR_SPLIT);
+    if (split.kind == SPLIT_NONE) return;
+    Attr *attr = attr_add(arena, &kernel->attrs, ATTR_SPLIT, split.ctas > 0 ? 2 : 1);
+    attr->args[0].text = splits[split.kind];
+    if (split.ctas > 0) attr->args[1].integer = split.ctas;
 }
 
 Expr *next_claim(Arena *arena, Buf *counter, Expr *tiles, Expr *ctas) {
@@ -74,6 +99,17 @@ const char *claim_problem(const Attr *attr) {
     if (attr->count == 1) return NULL;
     return kind == CLAIM_STATIC && PLACE_IN(attr->args[1].text, rounds) >= 0 ? NULL
                                                                              : "`static, waves` or `static, snake`";
+}
+
+// The search alone writes `workspace`, which a program replaces at once.
+const char *split_problem(const Attr *attr) {
+    int kind = PLACE_IN(attr->args[0].text, splits);
+    bool fits = kind == SPLIT_CLUSTER ? attr->count == 2 : kind == SPLIT_STREAM;
+    return fits ? NULL : "`cluster, N`, stream or `stream, N`";
+}
+
+const char *workspace_problem(const Attr *attr) {
+    return PLACE_IN(attr->args[0].text, workspaces) < 0 ? "counter, slices or flags" : NULL;
 }
 
 bool set_order(Arena *arena, Stmt *grid, TileOrder order) {

@@ -1,7 +1,8 @@
-// The tile scheduler of a grid: in which order its tiles come (`@order`), and how CTAs come to them (`@claim`).
+// The tile scheduler of a kernel: in which order its tiles come (`@order`), how CTAs come to them (`@claim`), and which
+// of them share the k steps of a product (`@split`).
 //
-// In: a grid, or what to write on it. Out: its attributes as values. Absent ones are ORDER_PLAIN and CLAIM_ONE behind `plan`, and
-// open before it.
+// In: a grid or kernel, or what to write on it. Out: its attributes as values. Absent ones are ORDER_PLAIN and
+// CLAIM_ONE behind `plan`, and open before it.
 #pragma once
 #include "ir/ir.h"
 
@@ -19,6 +20,15 @@ typedef struct TileClaim {
     bool snake, given;   // STATIC: in snake order; the source says whether
 } TileClaim;
 
+typedef enum { SPLIT_NONE, SPLIT_CLUSTER, SPLIT_WORKSPACE, SPLIT_STREAM } SplitKind;
+typedef struct TileSplit {
+    SplitKind kind;
+    int ctas;   // CLUSTER: of a cluster; STREAM: of the grid, 0: as many as the device has multiprocessors
+} TileSplit;
+
+// What a schedule keeps in global memory: parameters of the kernel (`@workspace`).
+typedef enum { WORKSPACE_COUNTER, WORKSPACE_SLICES, WORKSPACE_FLAGS, WORKSPACE_COUNT } WorkspaceKind;
+
 TileOrder grid_order(const Stmt *grid);
 TileClaim grid_claim(const Stmt *grid);
 static inline bool grid_is_persistent(const Stmt *grid) {
@@ -27,16 +37,21 @@ static inline bool grid_is_persistent(const Stmt *grid) {
 // Loops over the tiles of a CTA that the source writes (`@tiles`).
 bool is_tile_loop(const Stmt *stmt, void *user);   // for block_any
 bool has_tile_loops(const Stmt *grid);
-Buf *tile_counter(const Func *kernel);   // of its dynamic claims; NULL: none
+Buf *kernel_workspace(const Func *kernel, WorkspaceKind kind);   // NULL: it has none
+const char *workspace_name(WorkspaceKind kind);
+TileSplit kernel_split(const Func *kernel);
+void set_split(Arena *arena, Func *kernel, TileSplit split);   // SPLIT_NONE: removes it
 // ORDER_OPEN, CLAIM_OPEN: removes it. False: the grid has it.
 bool set_order(Arena *arena, Stmt *grid, TileOrder order);
 bool set_claim(Arena *arena, Stmt *grid, TileClaim claim);
-// The tile that a CTA takes next, by one thread of it; no less than `tiles`: there is none. All CTAs together take `tiles`, and
-// each of `ctas` begins with one, so that the counter is zero again when the last one gets none.
+// The tile that a CTA takes next, by one thread of it; no less than `tiles`: there is none. All CTAs together take
+// `tiles`, and each of `ctas` begins with one, so that the counter is zero again when the last one gets none.
 Expr *next_claim(Arena *arena, Buf *counter, Expr *tiles, Expr *ctas);
 // What an order or a claim may say; NULL: the attribute of a grid of so many names is right.
 const char *order_problem(const Attr *attr, int names);
 const char *claim_problem(const Attr *attr);
+const char *split_problem(const Attr *attr);
+const char *workspace_problem(const Attr *attr);
 
 static inline bool order_is_longest(TileOrder order) {
     return order.kind == ORDER_LONGEST || order.kind == ORDER_SECTIONS;

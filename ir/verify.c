@@ -69,6 +69,12 @@ static void check_group(Verifier *v, const Attr *list, const Attr *group, Span l
             REPORT(v, loc, T_ATTRIBUTE, attr_name(group->id), "of another name: a group has one");
 }
 
+// What else its words may be; NULL: they are right.
+static const char *words_problem(const Attr *attr) {
+    if (attr->id == ATTR_SPLIT) return split_problem(attr);
+    return attr->id == ATTR_WORKSPACE ? workspace_problem(attr) : NULL;
+}
+
 static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
     for (const Attr *attr = list; attr; attr = attr->next) {
         if (!strchr(attr_where(attr->id), where)) REPORT(v, loc, T_ATTRIBUTE_PLACE, attr_name(attr->id));
@@ -82,6 +88,8 @@ static void check_attrs(Verifier *v, const Attr *list, char where, Span loc) {
             if (tolower(pattern[i]) == 'i' && attr->args[i].integer < 1)
                 REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), "positive");
         if (fits && attr->id == ATTR_GROUP) check_group(v, list, attr, loc);
+        const char *words = fits ? words_problem(attr) : NULL;
+        if (words) REPORT(v, loc, T_ATTRIBUTE, attr_name(attr->id), words);
     }
 }
 

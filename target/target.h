@@ -204,6 +204,7 @@ typedef struct WgmmaInfo {
     char acc_layout[64];   // (thread of the warpgroup, value) -> (m, n)
 } WgmmaInfo;
 enum { WGMMA_ROWS = 64, WGMMA_COLUMNS = 256 };   // m of all of them; most n
+enum { FRAGMENT_COLUMNS = 8 };                   // of an accumulator, that lanes of a warp hold side by side
 enum { WGMMA_ROOM = 30 };   // registers that a thread must have at launch besides the accumulators (ptxas, C7602)
 bool wgmma_named(const char *name, WgmmaInfo *out);   // false: there is no such instruction
 // The instruction with these operands and this n, or two next to each other, the first with the most columns, if a thread has

@@ -4,6 +4,7 @@
 #include "ir/rewrite.h"
 #include "passes/cost/search_internal.h"
 #include "passes/grid/tile_order.h"
+#include "passes/tile/stream_k.h"
 #include "passes/tile/tile.h"
 #include <string.h>
 
@@ -77,13 +78,13 @@ static void set_costs(const TileSearch *search, const TileVec *tiles, int count,
     bool known = true;
     for (int v = 0; v < count; v++) {
         Specialization how;
-        const Func *padded = as_specialized(search, variants[v], &how);
+        const Func *kernel = as_streamed(search->arena, variants[v]), *padded = as_specialized(search, kernel, &how);
         Schedule schedule = schedule_of(search->arena, padded, &how);
         if (is_cooperative_by_loop(&how) && schedule.deals && schedule.claim.kind == CLAIM_OPEN) {
             set_claim(search->arena, (Stmt *)func_grid(variants[v]), (TileClaim){.kind = CLAIM_STATIC});
             set_claim(search->arena, (Stmt *)func_grid(padded), (TileClaim){.kind = CLAIM_STATIC});
         }
-        if (v < tiles->count) variants[v]->cost = cost_of(search, variants[v], padded, &how, tiles->items[v]);
+        if (v < tiles->count) variants[v]->cost = cost_of(search, kernel, padded, &how, tiles->items[v]);
         known &= variants[v]->cost != NULL;
         if (v + 1 < tiles->count) attr_set_ints(search->arena, &variants[v]->attrs, ATTR_TILE_VARIANT, 0, NULL);
     }
@@ -143,7 +144,7 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
     add_repacked(search, module, tiles, variants, &programs, &packed);
     for (int v = 0; v < count; v++) {
         const Func *kernel = variants[v];
-        if (kernel->kind != FUNC_KERNEL || attr_int(kernel->attrs, ATTR_SPLIT, 1) != BY_WORKSPACE) {
+        if (kernel->kind != FUNC_KERNEL || kernel_split(kernel).kind != SPLIT_WORKSPACE) {
             vec_push(search->arena, &merged->funcs, variants[v]);
             continue;
         }
@@ -161,6 +162,10 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
     VEC_EACH_PTR (Func, kernel, &kernels) vec_push(search->arena, &merged->funcs, kernel);
 }
 
+static TileSplit split_of(int ctas) {
+    return ctas == BY_WORKSPACE ? (TileSplit){.kind = SPLIT_WORKSPACE} : (TileSplit){SPLIT_CLUSTER, ctas};
+}
+
 void merge_tile_variants(TileSearch *search, Module *module, Module *const *others) {
     Module merged = *module;
     memset(&merged.funcs, 0, sizeof merged.funcs);
@@ -173,7 +178,7 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
         for (int v = 1; v < count; v++) variants[v] = others[v - 1]->funcs.items[i];
         for (int v = 0; v < tiles->count; v++) {
             const TileCandidate *tile = &tiles->items[v];
-            if (tile->split != 1) attr_set_int(search->arena, &variants[v]->attrs, ATTR_SPLIT, tile->split);
+            if (tile->split != 1) set_split(search->arena, variants[v], split_of(tile->split));
             for (int d = 0; d < COUNT_OF(tile->cluster) && tile->cluster[0]; d++)
                 ((Stmt *)func_grid(variants[v]))->grid.cluster[d] = tile->cluster[d];
         }

@@ -1,10 +1,12 @@
 // The search over combinations of tunables: the first that fits, or the few that are fastest (passes/cost/search.h).
 #include "ir/build.h"
 #include "ir/print.h"
+#include "ir/schedule.h"
 #include "passes/cost/search_internal.h"
 #include "passes/grid/multicast.h"
 #include "passes/specialize/builder.h"
 #include "passes/specialize/warp_specialize.h"
+#include "passes/tile/stream_k.h"
 #include "passes/tile/tile.h"
 #include <string.h>
 
@@ -183,7 +185,8 @@ static void compare_multicast(TileSearch *search, TileChoice *choice, const Func
     for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = 1;
 }
 
-static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, int combination) {
+static void compare(TileSearch *search, TileChoice *choice, const Func *source, int combination) {
+    const Func *kernel = as_streamed(search->arena, source);
     Answer answer = answer_of(search, kernel);
     if (choice->tiles.count == 0) choice->repacks = can_repack(search->arena, search->target, kernel);
     TileCandidate tile = {.combination = combination,
@@ -207,8 +210,9 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *kernel, 
         add_candidate(search, choice, &choice->tiles, &tile);
         return;
     }
-    compare_splits(search, choice, answer.kernel, tile);
     add_candidate(search, choice, &choice->tiles, &tile);
+    if (kernel_split(source).kind != SPLIT_NONE) return;   // one in a source is kept
+    compare_splits(search, choice, answer.kernel, tile);
     if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(kernel)) add_candidate(search, choice, &choice->splits, &tile);
@@ -493,7 +497,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     if (strcmp(search->variant, variant) != 0) return fits;
     search->kernel = arena_strdup(search->arena, kernel->name);
     search->loc = kernel->loc;
-    Answer answer = answer_of(search, kernel);
+    Answer answer = answer_of(search, as_streamed(search->arena, kernel));
     if (is_cooperative_by_loop(&answer.how))   // its roles set their own register counts
         answer.estimate.fits = shared_with(search, &answer, 0) <= search->target->shared_block;
     remember(search, &answer.estimate, tunables_text(search->arena, kernel));

@@ -131,7 +131,7 @@ static void push_static(TileLoops *t, Stmt *loop, Block *out) {
 }
 
 static Expr *claim_of(TileLoops *t) {
-    return next_claim(t->arena, tile_counter(t->kernel), t->tiles, t->ctas);
+    return next_claim(t->arena, kernel_workspace(t->kernel, WORKSPACE_COUNTER), t->tiles, t->ctas);
 }
 
 // The number of the next tile, claimed before the last iteration of the loop at the end of `body`, or behind it.

@@ -283,7 +283,7 @@ Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how
     if (order->kind == ORDER_OPEN) *order = order_of(arena, kernel, loops, &by_data);
     schedule.deals = order_is_longest(*order) && !by_data;
     if (claim->kind == CLAIM_OPEN && has_tile_loops(grid)) claim->kind = CLAIM_STATIC;
-    if (claim->kind == CLAIM_DYNAMIC && !tile_counter(kernel)) claim->kind = CLAIM_ONE;
+    if (claim->kind == CLAIM_DYNAMIC && !kernel_workspace(kernel, WORKSPACE_COUNTER)) claim->kind = CLAIM_ONE;
     if (claim->kind == CLAIM_OPEN &&
         (how->kind == WS_PINGPONG || (how->kind == WS_COOPERATIVE && cooperative_equal_tiles(arena, kernel))))
         claim->kind = CLAIM_STATIC;

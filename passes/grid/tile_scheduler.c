@@ -20,7 +20,7 @@
 // the cluster (cluster_grid.c) or tiles are multicast (multicast.c). Which order it is, plan has decided (tile_order.c).
 //
 // Persistent: the grid has as many CTAs as run at the same time; each loops over the tiles cta, cta + ctas, ..., or begins with
-// the tile `cta` and takes the next one from the counter (tile_counter.c). Its
+// the tile `cta` and takes the next one from the counter (workspace.c). Its
 // shared buffers and fragments are declared outside of that loop. The loop counts waves from 0, so that slots and
 // phases continue from tile to tile.
 #include "passes/grid/tile_scheduler.h"
@@ -178,7 +178,7 @@ static void make_persistent(Scheduler *s, Func *kernel, Expr *tiles, bool dynami
     block_append(a, body, &work);
     if (dynamic) {
         kernel->when = e_both(a, kernel->when, e_lt(a, tiles, e_int(a, s->context->target->max_grid)));
-        block_push(a, body, s_assign(a, next, next_claim(a, tile_counter(kernel), tiles, ctas)));
+        block_push(a, body, s_assign(a, next, next_claim(a, kernel_workspace(kernel, WORKSPACE_COUNTER), tiles, ctas)));
     }
     set_iter(s, cta, ctas);
 }

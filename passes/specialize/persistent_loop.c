@@ -102,7 +102,7 @@ void push_next_tile(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     if (!p->claims.channel) return;
     if (m->claims) {
-        Expr *next = next_claim(p->arena, tile_counter(p->kernel), p->tiles, p->ctas);
+        Expr *next = next_claim(p->arena, kernel_workspace(p->kernel, WORKSPACE_COUNTER), p->tiles, p->ctas);
         block_push(p->arena, body, s_assign(p->arena, m->number, block_let(p->arena, body, "next", next, p->loc)));
     }
     push_claim(p->arena, &p->claims, m->claims, &m->number, p->loc, body);

@@ -1,7 +1,7 @@
 // split-k: the CTAs of a cluster share the k steps of a tile.
 //
-// Where a product has few tiles and many steps, most multiprocessors are idle. `@split(S)` on a kernel (from the tile
-// search, or from the source) lets a cluster of S CTAs compute each tile: each CTA does a range of the steps. The
+// Where a product has few tiles and many steps, most multiprocessors are idle. `@split(cluster, S)` on a kernel (from the
+// tile search, or from the source) lets a cluster of S CTAs compute each tile: each CTA does a range of the steps. The
 // CTAs exchange partial tiles through shared memory, and each CTA adds up its share of the rows, always in the
 // order of the CTAs: the same bits in every run, without workspace and without a second launch.
 //
@@ -34,6 +34,7 @@
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
+#include "passes/tile/k_loop.h"
 #include "passes/tile/tile.h"
 #include <string.h>
 
@@ -43,38 +44,6 @@ typedef struct KSlices {
     Buf *acc;
     int64_t rows, columns;   // of acc
 } KSlices;
-
-// What differs between the CTAs that share a tile: fragments and shared memory.
-static bool is_own_memory(const Expr *e, const void *unused) {
-    (void)unused;
-    return e->kind == EXPR_LOAD && e->load.buf->scope != SCOPE_GLOBAL;
-}
-
-static bool is_scalar(const Stmt *stmt) {
-    if (stmt->kind == STMT_LET) return !any_expr(stmt->let.value, is_own_memory, NULL);
-    return stmt->kind == STMT_DECL || stmt->kind == STMT_ASSUME;
-}
-
-static bool fills_tile(const Stmt *stmt) {
-    if (!is_call(stmt, OP_COPY)) return false;
-    CopyOp copy = copy_of(stmt);
-    return copy.dst->buf->scope == SCOPE_SHARED && copy.src->buf->scope == SCOPE_GLOBAL;
-}
-
-// The loop does nothing but copy and multiply into one accumulator.
-static bool loop_serves(const Stmt *loop, KSlices *slices) {
-    const Iter *iter = &loop->loop.iters[0];
-    if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
-    FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        GemmOp gemm;
-        if ((is_scalar(stmt) && stmt->kind != STMT_DECL) || fills_tile(stmt)) continue;
-        if (!match_gemm(stmt, &gemm) || (slices->acc && slices->acc != gemm.acc->buf)) return false;
-        for (int a = GEMM_ACC + 1; a < stmt->call.count; a++)
-            if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
-        slices->acc = gemm.acc->buf;
-    }
-    return slices->acc != NULL;
-}
 
 // The iterator of an epilogue that counts the rows of the accumulator, -1: none does.
 static int row_iter(const Stmt *loop, const Buf *acc) {
@@ -171,30 +140,23 @@ static bool store_serves(const Stmt *stmt, const Buf *acc) {
 // is not of this form; NULL: it is.
 static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
-    *slices = (KSlices){.loop = -1, .store = -1};
-    if (!grid || kernel->stage != STAGE_TILE) return "it is for a grid of tile operations";
-    if (func_cluster(kernel) > 1 || grid->grid.count > 2) return "it makes the cluster of a grid of one or two dims";
+    KLoop k;
+    const char *why = find_k_loop(kernel, &k);
+    *slices = (KSlices){.loop = k.loop, .store = -1, .acc = k.acc};
+    if (why) return why;
     const Block *body = &grid->grid.body;
-    for (int i = 0; i < body->count; i++)
-        if (slices->loop < 0 && is_loop(body->items[i], LOOP_PIPELINED) && loop_serves(body->items[i], slices))
-            slices->loop = i;
-    if (slices->loop < 0) return "there is no `pipelined` loop from 0 of copies to shared memory and one gemm";
-    for (int i = slices->loop + 1; i < body->count; i++)
+    for (int i = k.loop + 1; i < body->count; i++)
         if (slices->store < 0 && store_serves(body->items[i], slices->acc)) slices->store = i;
     if (slices->store < 0) return "no copy behind the loop takes all of the accumulator to a tile of a tensor";
     const Region *to = copy_of(body->items[slices->store]).dst;
-    int zeroed = 0;
-    for (int i = 0; i < body->count; i++) {
+    for (int i = k.loop + 1; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
-        if (i == slices->loop || i == slices->store || is_scalar(stmt)) continue;
-        bool between = i > slices->loop && i < slices->store;
-        if (i < slices->loop && is_zero_fill(stmt) && fill_of(stmt).dst->buf == slices->acc) zeroed++;
-        else if (between && epilogue_serves(stmt, slices->acc, to)) slices->epilogues++;
-        else
+        if (i == slices->store || is_scalar(stmt)) continue;
+        if (i > slices->store || !epilogue_serves(stmt, slices->acc, to))
             return "a `fill` of 0, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element "
                    "of its result, and a `copy` of it are all that it takes";
+        slices->epilogues++;
     }
-    if (zeroed != 1) return "the accumulator does not begin with one `fill` of 0";
     slices->rows = buf_extent(slices->acc, 0);
     slices->columns = buf_extent(slices->acc, 1);
     return NULL;
@@ -350,12 +312,12 @@ static void split_kernel(Arena *arena, Func *kernel, int blocks) {
 }
 
 bool pass_split_k(PassContext *context, Func *kernel) {
-    int blocks = (int)attr_int(kernel->attrs, ATTR_SPLIT, 1);
-    if (!attr_get(kernel->attrs, ATTR_SPLIT)) return false;
-    attr_remove(&kernel->attrs, ATTR_SPLIT);
-    const char *why = split_refused(context->target, kernel, blocks);
+    TileSplit split = kernel_split(kernel);
+    if (split.kind != SPLIT_CLUSTER) return false;
+    set_split(context->arena, kernel, (TileSplit){0});
+    const char *why = split_refused(context->target, kernel, split.ctas);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
-    else split_kernel(context->arena, kernel, blocks);
+    else split_kernel(context->arena, kernel, split.ctas);
     return true;
 }
 
@@ -464,7 +426,7 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     Buf *slice = slice_param(arena, func, &s.slices, MODE_OUT, (Param *)result_of(func, &s.slices));
     func->when = map_facts(arena, func);
     func->cost = NULL;
-    attr_remove(&func->attrs, ATTR_SPLIT);
+    set_split(arena, func, (TileSplit){0});
     attr_remove(&func->attrs, ATTR_TILE_VARIANT);
     s.count = slice->shape[0];
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);

@@ -5,7 +5,8 @@
 //
 //     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
-//     split_k.c              shares the k steps of a tile among CTAs
+//     stream_k.c             shares the k steps of all tiles among CTAs
+//     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
 //     repack.c               copies operands that TMA cannot load to workspace (no pass)
 //     hoist_guards.c         hoists conditions out of parallel loops
 //     partial_reductions.c   reduces in each thread first, across threads after the loop

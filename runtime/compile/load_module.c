@@ -1,6 +1,6 @@
 #include "runtime/compile/load_module.h"
 #include "ir/print.h"
-#include "passes/grid/tile_counter.h"
+#include "passes/grid/workspace.h"
 #include "runtime/compile/prune_variants.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -176,6 +176,6 @@ static Module *load_variants(Loader *loader, Arena *arena, int define_count, con
 
 Module *load_module(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *only) {
     Module *module = load_variants(loader, arena, define_count, defines, only);
-    if (module) add_tile_counters(module);
+    if (module) add_workspaces(module);
     return module;
 }

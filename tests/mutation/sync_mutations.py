@@ -274,10 +274,10 @@ CASES = [
     *(Case("split_k", [], [f"test split_k (M = {m}, N = {n}, K = {k}) tolerance 1e-2;"
                            for m, n, d in ((64, 64, 0), (63, 61, 3), (192, 128, 0)) for k in (8, 256 - d, 512 - d, 1088 - d)],
            source="programs/split_k.tile", target=target) for target in ("sm_80", "sm_90a")),
-    Case("gemm_stream_k", ["BM=64", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=4", "SHARING=0"], kernel="stream_gemm__BN_64", tests=[
+    Case("gemm_stream_k", ["BM=64", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=4", "SHARING=0"], kernel="stream_gemm__BN_64__tiles", tests=[
         f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 1e-2;"
         for m, k in ((64, 64), (64, 256), (130, 328), (62, 700), (576, 64), (570, 200))]),
-    Case("gemm_stream_k", ["BM=128", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=3", "SHARING=0"], kernel="stream_gemm__BN_64", tests=[
+    Case("gemm_stream_k", ["BM=128", "WIDE=64", "NARROW=64", "STAGES=2", "WORKERS=3", "SHARING=0"], kernel="stream_gemm__BN_64__tiles", tests=[
         f"test gemm_stream_k (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 64), (384, 200), (1200, 264))],
          target="sm_90a"),
     Case("softmax", ["N=8192", "EACH=32"], ["test softmax (M = 2, N = 8192) tolerance 1e-2;"], kernel="softmax_rows__C_8192__MOST_0"),
