@@ -112,7 +112,7 @@ static void let(Sema *s, const Node *node) {
 
 static void variable(Sema *s, const Node *node) {
     Type type = find_type(s, node->kids[0]);
-    if (type != TYPE_NONE && type_kind(type) == KIND_OPAQUE) {
+    if (type != TYPE_NONE && type_kind(type) == KIND_OPAQUE && !(type == TYPE_SLOT && node->kids[1])) {
         diag(s->sink, node->kids[0]->span, T_NOT_SCALAR_TYPE, type_text(type));
         type = TYPE_NONE;
     }
@@ -123,6 +123,7 @@ static void variable(Sema *s, const Node *node) {
     }
     if (!value && !s->verbatim) value = e_zero(s->arena, type);
     Var *var = declare_var(s, node->text, VAR_MUTABLE, type, node->span);
+    if (value) channel_holds(s, var, value);
     emit(s, s_var(s->arena, var, value));
 }
 

@@ -48,6 +48,12 @@ static void find_channel(Finder *f, Buf *buf) {
     map_put(f->out->by_buf, buf, channel);
 }
 
+bool receive_updates(const Stmt *receive) {
+    const Expr *call = receive->let.value;
+    int64_t update;
+    return call->call.count > 1 && call->call.args[1].value && expr_const(call->call.args[1].value, &update) && update;
+}
+
 bool has_channels(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body)
         if (stmt->kind == STMT_DECL && stmt->decl->type == TYPE_CHANNEL) return true;

@@ -45,6 +45,9 @@ bool channel_is_own(const Channel *channel);
 static inline bool is_acquire(const Stmt *stmt) {
     return stmt->kind == STMT_LET && is_expr_call(stmt->let.value, OP_ACQUIRE);
 }
+// `let u = receive(..)`; of a handle that one iteration hands to the next `var u: slot = receive(..)`, `u = receive(..)`.
 static inline bool is_receive(const Stmt *stmt) {
-    return stmt->kind == STMT_LET && is_expr_call(stmt->let.value, OP_RECEIVE);
+    bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
+    return binds && stmt->let.value && is_expr_call(stmt->let.value, OP_RECEIVE);
 }
+bool receive_updates(const Stmt *receive);   // the group may write the slot, which no other one reads any more

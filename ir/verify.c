@@ -48,6 +48,7 @@
 //      it, and a channel has groups that fill and groups that receive (verify_channels.c).
 #include "ir/verify.h"
 #include "ir/build.h"
+#include "ir/channels.h"
 #include "ir/query.h"
 #include "ir/role_text.h"
 #include "ir/schedule.h"
@@ -325,8 +326,8 @@ static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     Var *var = stmt->let.var;
     if (stmt->let.value) {
         check_expr(v, c, stmt->let.value);
-        bool handle = is_expr_call(stmt->let.value, OP_ACQUIRE) || is_expr_call(stmt->let.value, OP_RECEIVE);
-        if (type_kind(stmt->let.value->type) == KIND_OPAQUE && !(handle && stmt->kind == STMT_LET))
+        bool handle = is_acquire(stmt) || is_receive(stmt);
+        if (type_kind(stmt->let.value->type) == KIND_OPAQUE && !handle)
             REPORT(v, stmt->loc, T_NOT_SCALAR_TYPE, type_text(stmt->let.value->type));
         if (stmt->let.value->type != var->type)
             REPORT(v, stmt->loc, T_OPERAND_TYPES, "=", type_text(var->type), type_text(stmt->let.value->type));

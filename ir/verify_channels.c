@@ -1,7 +1,8 @@
 // Rule 21: channels. A handle is held on one path from its acquire or receive to its commit or release.
 //
 // The walk keeps the handles that are held, as a stack: a branch, a loop or a block ends those that it begins, and a
-// handle is ended in the block that began it, or in both branches of an `if` of it.
+// handle is ended in the block that began it, or in both branches of an `if` of it. A loop may end the handle of a `var` from
+// outside and receive the next one: its iterations begin and end alike.
 #include "ir/build.h"
 #include "ir/channels.h"
 #include "ir/verify_impl.h"
@@ -10,6 +11,7 @@ typedef struct Held {
     const Stmt *begin;
     Channel *channel;
     bool ended;
+    bool was;   // ended, where the innermost loop began
 } Held;
 
 typedef struct Walk {
@@ -23,6 +25,10 @@ typedef struct Walk {
 static void wrong(Walk *w, Span loc, const Channel *channel, const char *what) {
     Verifier *v = w->v;
     REPORT(v, loc, T_IR_CHANNEL, channel->buf->name, what);
+}
+
+static bool is_carried(const Held *held) {
+    return held->begin->let.var->kind == VAR_MUTABLE;
 }
 
 static Held *held_by(Walk *w, const Expr *handle) {
@@ -39,7 +45,8 @@ static void check_slot(Walk *w, const Buf *tile, const Expr *slot, bool writes, 
     if (!held || held->channel != channel)
         wrong(w, loc, channel, "its tiles are used with a handle of it, the value of acquire or receive");
     else if (held->ended) wrong(w, loc, channel, "a slot is used after commit or release");
-    else if (writes && is_receive(held->begin)) wrong(w, loc, channel, "a group writes a slot that it has received");
+    else if (writes && is_receive(held->begin) && !receive_updates(held->begin))
+        wrong(w, loc, channel, "a group writes a slot that it has received");
     else if (writes && channel->by_peers && !stored)
         wrong(w, loc, channel, "its slots are filled by peer_store, and by nothing else");
 }
@@ -64,7 +71,7 @@ static bool check_own(Visitor *visitor, Stmt *stmt) {
 
 // ---- handles ----
 static void begin_handle(Walk *w, const Stmt *stmt) {
-    Channel *channel = channel_of_handle(&w->channels, &(Expr){.kind = EXPR_VAR, .var = stmt->let.var});
+    Channel *channel = map_get(w->channels.by_buf, stmt->let.value->call.args[0].region->buf);
     int64_t same = 0;
     if (!channel) return;
     for (int i = 0; i < w->held.count; i++) {
@@ -72,7 +79,17 @@ static void begin_handle(Walk *w, const Stmt *stmt) {
         same += !held->ended && held->channel == channel && is_acquire(held->begin) == is_acquire(stmt);
     }
     if (same >= buf_extent(channel->buf, 0)) wrong(w, stmt->loc, channel, "a group holds more slots than it has");
-    Held held = {stmt, channel, false};
+    if (stmt->kind == STMT_ASSIGN) {
+        Held *before = held_by(w, &(Expr){.kind = EXPR_VAR, .var = stmt->let.var});
+        if (!before || before->channel != channel)
+            wrong(w, stmt->loc, channel, "a variable holds slots of one channel");
+        else if (!before->ended) wrong(w, stmt->loc, channel, "a handle is not ended");
+        if (!before) return;
+        before->begin = stmt;
+        before->ended = false;
+        return;
+    }
+    Held held = {.begin = stmt, .channel = channel};
     vec_push(w->v->arena, &w->held, held);
 }
 
@@ -87,7 +104,8 @@ static void end_handle(Walk *w, const Stmt *stmt, int mark) {
     if (held->ended) wrong(w, stmt->loc, held->channel, "a handle is ended twice");
     else if (commits != is_acquire(held->begin))
         wrong(w, stmt->loc, held->channel, "commit ends an acquire, release a receive");
-    else if (held - w->held.items < mark) wrong(w, stmt->loc, held->channel, "a handle is ended on some paths only");
+    else if (held - w->held.items < mark && !is_carried(held))
+        wrong(w, stmt->loc, held->channel, "a handle is ended on some paths only");
     held->ended = true;
 }
 
@@ -100,11 +118,23 @@ static void leave(Walk *w, int mark) {
 
 static void walk(Walk *w, const Block *block, int mark);
 
+// Handles of `var` from outside are as the body found them.
+static void check_carried(Walk *w, int mark, Span loc) {
+    for (int i = 0; i < mark; i++)
+        if (w->held.items[i].ended != w->held.items[i].was)
+            wrong(w, loc, w->held.items[i].channel, "a handle is ended on some paths only");
+}
+
 static void walk_body(Walk *w, const Block *block, bool loop) {
     int mark = w->held.count, outer = w->loop;
+    bool *before = NEW_ARRAY(w->v->arena, bool, mark + 1);
+    for (int i = 0; i < mark; i++) before[i] = w->held.items[i].was;
+    for (int i = 0; i < mark; i++) w->held.items[i].was = w->held.items[i].ended;
     if (loop) w->loop = mark;
     walk(w, block, mark);
     leave(w, mark);
+    if (mark) check_carried(w, mark, block->count ? vec_last(block)->loc : (Span){0});
+    for (int i = 0; i < mark; i++) w->held.items[i].was = before[i];
     w->loop = outer;
 }
 
@@ -128,6 +158,7 @@ static void walk_if(Walk *w, const Stmt *stmt, int mark) {
 }
 
 static void check_break(Walk *w, const Stmt *stmt) {
+    check_carried(w, w->loop, stmt->loc);
     for (int i = w->loop; i < w->held.count; i++)
         if (!w->held.items[i].ended)
             wrong(w, stmt->loc, w->held.items[i].channel, "a handle is not ended before the break");

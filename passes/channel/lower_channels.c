@@ -54,7 +54,7 @@ typedef struct Ends {            // what a group does to the slots of a channel
 
 typedef struct Ring {
     Channel *channel;
-    int64_t slots;
+    int64_t slots, number;
     bool own;
     Buf *full, *empty, *next;
     int64_t named;    // the first of its named barriers; 0: mbarriers
@@ -75,7 +75,9 @@ typedef struct Lowering {
     Map *in_order;     // tiles of own slots that are used before the commit
     Map *leaders;      // receives for which the first group of an array waits alone
     Map *consumes;     // arrivals at `empty` -> Consume
-    int64_t named;     // the next free named barrier
+    Map *alone;        // begins of a slot where the group has no other of the channel
+    bool in_parallel;
+    int64_t named;   // the next free named barrier
 } Lowering;
 
 enum { FILLED, RECEIVED, FIRST_NAMED_BARRIER = 1 };
@@ -156,7 +158,8 @@ static void find_rings(Lowering *l) {
     VEC_EACH_PTR (Channel, channel, &l->channels.all) {
         Ring *ring = NEW(l->arena, Ring);
         bool own = channel_is_own(channel) && !fills_by_units(l, channel);
-        *ring = (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .own = own};
+        *ring =
+            (Ring){.channel = channel, .slots = buf_extent(channel->buf, 0), .number = l->rings.count + 1, .own = own};
         for (int i = 0; i < channel->groups.count; i++) {
             const Stmt *role = channel->groups.items[i].role;
             Ends ends = {.role = role, .members = channel->groups.items[i].members};
@@ -347,7 +350,22 @@ static void push_wait(Lowering *l, Buf *bar, Expr *at, Expr *parity, Span loc, B
     BLOCK_CALL(l->arena, out, loc, OP_MBARRIER_WAIT, arg_element(l->arena, bar, at), arg_value(parity));
 }
 
+static void mark_alone(Lowering *l, const Ring *ring, const Stmt *begin, const Block *out) {
+    if (map_has(l->alone, begin)) attr_set_int(l->arena, &vec_last(out)->attrs, ATTR_ALONE, ring->number);
+}
+
+// A variable of the slots' type becomes one of their numbers.
 static void push_handle(Lowering *l, const Stmt *begin, Expr *slot, Block *out) {
+    if (begin->kind == STMT_ASSIGN) {
+        assign(l, subst_expr(l->handles, e_var(l->arena, begin->let.var))->var, slot, begin->loc, out);
+        return;
+    }
+    if (begin->kind == STMT_VAR) {
+        Var *number = var_new(l->arena, begin->let.var->name, VAR_MUTABLE, TYPE_I64, begin->loc);
+        block_push(l->arena, out, s_var(l->arena, number, slot));
+        subst_var(l->handles, begin->let.var, e_var(l->arena, number));
+        return;
+    }
     Expr *at = block_name(l->arena, out, begin->let.var->name, slot, begin->loc);
     subst_var(l->handles, begin->let.var, at);
 }
@@ -383,7 +401,10 @@ static void lower_acquire(Lowering *l, const Block *block, int at, Block *out) {
     Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
     const Ends *ends = own_ends(l, ring);
     Expr *slot = slot_now(l, ring, ends, FILLED, begin);
-    if (!ring->own) push_wait(l, ring->empty, slot, parity_now(l, ring, ends, FILLED, begin), begin->loc, out);
+    if (!ring->own) {
+        push_wait(l, ring->empty, slot, parity_now(l, ring, ends, FILLED, begin), begin->loc, out);
+        mark_alone(l, ring, begin, out);
+    }
     if (ring->channel->by_peers)
         push_expect(l, ring, slot, e_int(a, channel_slot_bytes(ring->channel)), begin->loc, out);
     int64_t bytes = !ring->own && ends->by_bytes ? bytes_filled(block, at) : 0;
@@ -422,7 +443,9 @@ static void lower_receive(Lowering *l, const Stmt *begin, Block *out) {
     bool waits = !ring->own || ring->channel->by_peers;
     if (waits) push_wait(l, ring->full, slot, parity_now(l, ring, ends, RECEIVED, begin), begin->loc, out);
     else push_awaits(l, ring, begin, slot, out);
-    if (waits && map_has(l->leaders, begin)) attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_LEADER, 0, NULL);
+    bool leader = waits && map_has(l->leaders, begin);
+    if (!ring->own && !leader) mark_alone(l, ring, begin, out);
+    if (leader) attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_LEADER, 0, NULL);
     push_handle(l, begin, slot, out);
     push_advance(l, ring, ends, RECEIVED, begin->loc, out);
 }
@@ -455,7 +478,7 @@ static bool have_all_waited(const Block *block, int at) {
     for (int i = at - 1; i >= 0; i--) {
         const Stmt *stmt = block->items[i];
         if (via_is(stmt, VIA_WGMMA)) return true;
-        if (stmt->kind == STMT_LET && stmt->let.var == handle) return false;
+        if (is_receive(stmt) && stmt->let.var == handle) return false;
     }
     return false;
 }
@@ -466,6 +489,8 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     const Ring *ring = ring_of_handle(l, handle);
     const Ends *ends = own_ends(l, ring);
     if (ring->own) return;
+    if (handle->var->kind == VAR_MUTABLE)   // the arrival may come behind the next receive
+        slot = block_let(l->arena, out, handle->var->name, slot, release->loc);
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
@@ -521,12 +546,38 @@ static void lower_peer_store(Lowering *l, Stmt *store, Block *out) {
     block_push(l->arena, out, store);
 }
 
+// The group writes a slot that it has received, and that asynchronous copies fill again.
+static bool writes_received(Lowering *l, const Stmt *stmt) {
+    bool whole = stmt->kind == STMT_CALL || stmt->kind == STMT_STORE || is_loop(stmt, LOOP_PARALLEL);
+    if (!whole || l->in_parallel) return false;
+    FOR_EACH_EFFECT (effect, l->arena, stmt) {
+        const Ring *ring = effect->access != ACCESS_READ && effect->buf->channel ? ring_of(l, effect->buf) : NULL;
+        if (!ring || ring->own) continue;
+        bool receives = false, by_bytes = false;
+        for (int i = 0; i < ring->ends.count; i++) {
+            const ChannelGroup *group = &ring->channel->groups.items[i];
+            receives |= group->role == l->role && group->receives && !group->produces;
+            by_bytes |= ring->ends.items[i].by_bytes;
+        }
+        if (receives && by_bytes) return true;
+    }
+    return false;
+}
+
 static void channel_block(Lowering *l, Block *block);
+
+static void channel_bodies(Lowering *l, Stmt *stmt) {
+    bool outer = l->in_parallel;
+    l->in_parallel |= is_loop(stmt, LOOP_PARALLEL);
+    if (stmt->kind != STMT_ROLE)   // a group of its own
+        FOR_EACH_BODY (body, stmt) channel_block(l, body);
+    l->in_parallel = outer;
+}
 
 static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
     Stmt *stmt = block->items[at];
-    if (stmt->kind != STMT_ROLE)   // a group of its own
-        FOR_EACH_BODY (body, stmt) channel_block(l, body);
+    bool writes = writes_received(l, stmt);
+    channel_bodies(l, stmt);
     if (is_acquire(stmt)) lower_acquire(l, block, at, out);
     else if (is_receive(stmt)) lower_receive(l, stmt, out);
     else if (is_call(stmt, OP_COMMIT)) lower_commit(l, stmt, out);
@@ -538,6 +589,7 @@ static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
         lower_peer_store(l, stmt, out);
     else if (is_global_to_shared_copy(stmt) && copy_of(stmt).dst->buf->channel) lower_copy(l, stmt, out);
     else block_push(l->arena, out, stmt);
+    if (writes) block_call(l->arena, out, stmt->loc, OP_FENCE_ASYNC, 0, NULL);
 }
 
 static void channel_block(Lowering *l, Block *block) {
@@ -546,15 +598,42 @@ static void channel_block(Lowering *l, Block *block) {
     *block = out;
 }
 
+static bool begins(const Lowering *l, const Stmt *stmt, const Ring *ring) {
+    return (is_acquire(stmt) || is_receive(stmt)) &&
+           channel_of_handle(&l->channels, &(Expr){.kind = EXPR_VAR, .var = stmt->let.var}) == ring->channel;
+}
+
+static bool ends(const Lowering *l, const Stmt *stmt, const Ring *ring) {
+    return (is_call(stmt, OP_COMMIT) || is_call(stmt, OP_RELEASE)) &&
+           channel_of_handle(&l->channels, stmt->call.args[0].value) == ring->channel;
+}
+
+// Finds begins of slots where none is held. Returns how many slots are held behind the block.
+static int find_alone(Lowering *l, const Block *block, const Ring *ring, int held) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (begins(l, stmt, ring) && !held++) map_put(l->alone, stmt, (Stmt *)stmt);
+        if (ends(l, stmt, ring)) held--;
+        if (stmt->kind == STMT_IF) {
+            int then = find_alone(l, &stmt->if_.then, ring, held),
+                otherwise = find_alone(l, &stmt->if_.otherwise, ring, held);
+            held = block_breaks(&stmt->if_.then) ? otherwise : then;
+        } else if (stmt->kind != STMT_ROLE) {
+            FOR_EACH_BODY (body, stmt) held = find_alone(l, body, ring, held);
+        }
+    }
+    return held;
+}
+
 // The body of a role, or the statements of the CTA: counters come first.
 static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     Block counters = {0};
     l->role = role;
     l->leaders = waits_of_leader(l->arena, &l->channels, role);
     count_ends(l, body, &counters);
+    VEC_EACH_PTR (Ring, ring, &l->rings) find_alone(l, body, ring, 0);
     channel_block(l, body);
     FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);
-    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes);
+    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes, true);
 }
 
 // ---- the kernel ----
@@ -651,7 +730,7 @@ static void drop_channels(Lowering *l, Block *block) {
         FOR_EACH_BODY (body, stmt) drop_channels(l, body);
         if (stmt->kind != STMT_DECL) continue;
         const Ring *ring = stmt->decl->channel ? ring_of(l, stmt->decl) : NULL;
-        if (ring && !ring->own) attr_set_ints(l->arena, &stmt->decl->attrs, ATTR_HANDED, 0, NULL);
+        if (ring && !ring->own) attr_set_int(l->arena, &stmt->decl->attrs, ATTR_HANDED, ring->number);
         stmt->decl->channel = NULL;
         if (stmt->decl->type == TYPE_CHANNEL) block_remove(block, i);
     }
@@ -676,6 +755,7 @@ bool pass_lower_channels(PassContext *context, Func *kernel) {
                   .read_async = map_new(arena),
                   .in_order = map_new(arena),
                   .consumes = map_new(arena),
+                  .alone = map_new(arena),
                   .handles = subst_new(arena)};
     l.named = block_any(&grid->grid.body, numbers_barriers, NULL) ? 0 : FIRST_NAMED_BARRIER;
     find_rings(&l);

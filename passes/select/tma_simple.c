@@ -58,12 +58,17 @@ struct KernelUses {
     const Func *kernel;
     const char *problem;    // why the CTA copies nothing by TMA; NULL: it may
     Map *tiles, *tensors;   // Buf -> TileUses, TensorUses
+    Map *received;   // handles of slots that a group has received: what it writes there is over before the next copy
 };
 
 static TileUses *tile_uses(Arena *arena, const KernelUses *uses, const Buf *tile) {
     TileUses *found = map_get(uses->tiles, tile);
     if (!found) map_put(uses->tiles, tile, found = NEW(arena, TileUses));
     return found;
+}
+
+static bool is_received(const KernelUses *uses, const Expr *slot) {
+    return slot->kind == EXPR_VAR && map_has(uses->received, slot->var);
 }
 
 static void use_by_loop(Arena *arena, const KernelUses *uses, const TileLoop *loop, const Buf *filled) {
@@ -73,17 +78,20 @@ static void use_by_loop(Arena *arena, const KernelUses *uses, const TileLoop *lo
     VEC_EACH (const TileAccess, access, &accesses) {
         if (access->buf == filled) continue;
         TileUses *tile = tile_uses(arena, uses, access->buf);
-        tile->filled |= access->is_store;
+        tile->filled |= access->is_store && !is_received(uses, access->indices[0]);
         tile->dynamic |= access->is_peer;
         tile->across |= loop->rank > 0 && access_stride(access, loop->iters[fast]) == STRIDE_OTHER;
     }
 }
 
 static void find_tiles(Arena *arena, const KernelUses *uses) {
+    FOR_EACH_STMT (stmt, &uses->kernel->body)
+        if (is_receive(stmt)) map_put(uses->received, stmt->let.var, stmt->let.var);
     FOR_EACH_STMT_MUT (stmt, &uses->kernel->body) {
         TileLoop loop;
         const Buf *filled = is_global_to_shared_copy(stmt) ? copy_of(stmt).dst->buf : NULL;
-        if (stmt->kind == STMT_STORE) tile_uses(arena, uses, stmt->store.buf)->filled = true;
+        if (stmt->kind == STMT_STORE && !is_received(uses, stmt->store.indices[0]))
+            tile_uses(arena, uses, stmt->store.buf)->filled = true;
         if (is_call(stmt, OP_GEMM) || via_is(stmt, VIA_TRANSPOSE)) continue;   // by rows
         if (tile_loop_of(arena, stmt, &loop)) {
             use_by_loop(arena, uses, &loop, filled);
@@ -112,7 +120,7 @@ static void find_tensors(Arena *arena, const KernelUses *uses) {
 
 const KernelUses *kernel_uses_new(Arena *arena, const Func *kernel) {
     KernelUses *uses = NEW(arena, KernelUses);
-    *uses = (KernelUses){kernel, kernel_problem(kernel), map_new(arena), map_new(arena)};
+    *uses = (KernelUses){kernel, kernel_problem(kernel), map_new(arena), map_new(arena), map_new(arena)};
     find_tiles(arena, uses);
     find_tensors(arena, uses);
     return uses;

@@ -33,6 +33,7 @@ typedef struct Started {
 typedef struct Starter {
     Arena *arena;
     const Map *consumes;
+    bool prompt;            // arrivals are made before the role waits for another slot
     VEC(Started) started;   // in order, since the last wait for all
     Block out;
 } Starter;
@@ -73,6 +74,14 @@ static void wait_before(Starter *s, const Stmt *stmt) {
     }
 }
 
+static void await_accumulator(Starter *s, const Buf *acc) {
+    for (int i = s->started.count - 1; i >= 0; i--) {
+        if (gemm_of(s->started.items[i].gemm).acc->buf != acc) continue;
+        wait_for(s, s->started.count - 1 - i);
+        return;
+    }
+}
+
 static void start(Starter *s, Stmt *gemm) {
     wait_before(s, gemm);
     gemm->call.is_async = true;
@@ -97,23 +106,40 @@ static bool matters(const Stmt *stmt, void *user) {
     return is_wgmma(stmt) || map_has(s->consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
+// What the role waits for may wait for the slots that it has given back.
+static void arrive_before(Starter *s) {
+    for (int i = s->started.count - 1; i >= 0; i--) {
+        if (!s->started.items[i].consumes.count) continue;
+        wait_for(s, s->started.count - 1 - i);
+        return;
+    }
+}
+
+// Of an accumulator: the products that add to it are awaited here.
+static bool awaits_registers(const Stmt *stmt) {
+    return is_call(stmt, OP_AWAIT) && call_region(stmt, 0)->buf->scope == SCOPE_FRAGMENT;
+}
+
 static void start_stmt(Starter *s, Stmt *stmt) {
     if (is_wgmma(stmt)) {
         start(s, stmt);
+    } else if (awaits_registers(stmt)) {
+        await_accumulator(s, call_region(stmt, 0)->buf);
     } else if (map_has(s->consumes, stmt)) {
         consume(s, stmt);
     } else {
         bool inside = below_any(stmt, matters, s);
         if (inside) wait_for(s, 0);
         else wait_before(s, stmt);
+        if (s->prompt && is_call(stmt, OP_MBARRIER_WAIT)) arrive_before(s);
         if (inside)
-            FOR_EACH_BODY (body, stmt) make_mma_async(s->arena, body, s->consumes);
+            FOR_EACH_BODY (body, stmt) make_mma_async(s->arena, body, s->consumes, s->prompt);
         push(s, stmt);
     }
 }
 
-void make_mma_async(Arena *arena, Block *block, const Map *consumes) {
-    Starter s = {.arena = arena, .consumes = consumes};
+void make_mma_async(Arena *arena, Block *block, const Map *consumes, bool prompt) {
+    Starter s = {.arena = arena, .consumes = consumes, .prompt = prompt};
     FOR_EACH_ITEM (stmt, block) start_stmt(&s, stmt);
     wait_for(&s, 0);
     *block = s.out;

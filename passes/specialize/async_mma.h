@@ -15,5 +15,5 @@ static inline bool consumes_tile(const Consume *consume, const Buf *buf) {
 }
 
 // MMAs become asynchronous, with waits as late as dependences allow (async_mma.c). `consumes`: arrivals at `empty` ->
-// Consume.
-void make_mma_async(Arena *arena, Block *block, const Map *consumes);
+// Consume. `prompt`: an arrival is not behind the role's next wait for a slot, which may depend on it.
+void make_mma_async(Arena *arena, Block *block, const Map *consumes, bool prompt);

@@ -159,7 +159,7 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     sink_fragments(p->arena, &work);
     pipeline_mma(p->arena, facts, &work, m->consumes);
     sink_scalars(p->arena, &work, m->consumes);
-    make_mma_async(p->arena, &work, m->consumes);
+    make_mma_async(p->arena, &work, m->consumes, false);
     // With transposed tiles order barriers are slower (attention in 8 bits: 0.89 to 1.01): a late tile delays all.
     find_operands(m, &work);
     bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;

@@ -284,6 +284,17 @@ static void do_mbarrier_wait(SyncModel *m, State *s, const Stmt *wait) {
     s->live.count = kept;
 }
 
+// The role has a slot that others have had since it had one: what it did to the tiles is over.
+static void take_slot(State *s, int64_t channel) {
+    int kept = 0;
+    VEC_EACH (const Live, live, &s->live) {
+        const Buf *buf = live->access->buf;
+        bool handed = buf && attr_int(buf_root(buf)->attrs, ATTR_HANDED, -1) == channel;
+        if (!handed || live->pending) s->live.items[kept++] = *live;
+    }
+    s->live.count = kept;
+}
+
 // Tiles of a grid are independent, also those that one CTA computes one after the other.
 static void drop_globals(State *s) {
     int kept = 0;
@@ -765,6 +776,7 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
         return;
     }
     if (is_call(stmt, OP_MBARRIER_WAIT)) do_mbarrier_wait(m, s, stmt);
+    if (attr_get(stmt->attrs, ATTR_ALONE)) take_slot(s, attr_int(stmt->attrs, ATTR_ALONE, -1));
     play_statement(m, s, stmt);
     if (is_call(stmt, OP_CLUSTER_BARRIER)) do_op(m, s, SYNC_BARRIER, 0, NULL);
     enter(m, stmt);
