@@ -263,6 +263,14 @@ static void emit_bulk_load(Gen *gen, const OpCall *call) {
     call_named(gen, arena_printf(gen->arena, "%s.%s", name, own ? "cta" : "cluster"), gen->types.none, count, args);
 }
 
+static void emit_bulk_prefetch(Gen *gen, const OpCall *call) {
+    const Buf *tensor = CALL_ARG(call, BULK_PREFETCH, src).region->buf;
+    Value args[] = {place_address(gen, ARG_PLACE(gen, call, BULK_PREFETCH, src)),
+                    const_i32(gen, ARG_CONST(gen, call, BULK_PREFETCH, n) * type_bytes(tensor->type)),
+                    const_i64(gen, 0), LLVMConstInt(gen->types.i1, 0, 0)};   // no policy
+    call_named(gen, "llvm.nvvm.cp.async.bulk.prefetch.L2", gen->types.none, COUNT_OF(args), args);
+}
+
 static void emit_bulk_store(Gen *gen, const OpCall *call) {
     const Buf *tile = CALL_ARG(call, BULK_STORE, src).region->buf;
     Value args[] = {place_address(gen, ARG_PLACE(gen, call, BULK_STORE, dst)),
@@ -296,6 +304,7 @@ const OpEmitter async_emitters[OP_COUNT] = {
     [OP_TMA_PREFETCH] = {.statement = emit_tma_prefetch},
     [OP_BULK_LOAD] = {.statement = emit_bulk_load},
     [OP_BULK_STORE] = {.statement = emit_bulk_store},
+    [OP_BULK_PREFETCH] = {.statement = emit_bulk_prefetch},
     [OP_BULK_COMMIT] = {.intrinsic = "llvm.nvvm.cp.async.bulk.commit.group"},
     [OP_BULK_WAIT] = {.statement = emit_bulk_wait},
 };

@@ -12,6 +12,7 @@ static const OpHandler other_handlers[OP_COUNT] = {
     [OP_DEPENDENCY_WAIT] = {.no_operands = dependency_wait},
     [OP_LAUNCH_DEPENDENTS] = {.no_operands = no_effect},
     [OP_TMA_PREFETCH] = {.no_operands = no_effect},
+    [OP_BULK_PREFETCH] = {.no_operands = no_effect},
     [OP_ORDER_ACQUIRE] = {.no_operands = no_effect},
     [OP_ORDER_RELEASE] = {.no_operands = no_effect},
 };

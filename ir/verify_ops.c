@@ -189,6 +189,15 @@ static void check_bulk(Verifier *v, const OpInfo *info, const Arg *args, Span lo
         report_operand(v, info, n_at, "is no multiple of 16 bytes that one copy can have", loc);
 }
 
+static void check_bulk_prefetch(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    enum { SRC = OPERAND_INDEX(BULK_PREFETCH, src), N = OPERAND_INDEX(BULK_PREFETCH, n) };
+    Type type = args[SRC].region->buf->type;
+    int64_t n = 0;
+    bool plain = type_kind(type) != KIND_OPAQUE;
+    if (!plain || !expr_const(args[N].value, &n) || n < 1 || n * type_bytes(type) % tma_facts.unit_bytes)
+        report_operand(v, info, N, "is no multiple of 16 bytes", loc);
+}
+
 static void check_peer_store(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {   // PTX ISA, "st.async"
     const Buf *x = args[OPERAND_INDEX(PEER_STORE, x)].region->buf;
     Type type = x->type;
@@ -316,6 +325,7 @@ static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int 
     OpId op = info->id;
     if (op_is(op, OP_CLASS_TENSOR_MAP)) check_tma(v, info, count, args, loc);
     if (op == OP_BULK_LOAD || op == OP_BULK_STORE) check_bulk(v, info, args, loc);
+    if (op == OP_BULK_PREFETCH) check_bulk_prefetch(v, info, args, loc);
     if (op == OP_LOAD) check_early(v, info, args, loc);
     if (op == OP_PEER_STORE) check_peer_store(v, info, args, loc);
     if (op == OP_WGMMA) check_wgmma(v, info, args, loc);

@@ -21,6 +21,7 @@
 #include "passes/select/tma_reduce.h"
 #include "passes/select/tma_simple.h"
 #include "support/map.h"
+#include <string.h>
 
 // ---- statements ----
 
@@ -269,11 +270,25 @@ static bool map_waits(const Func *kernel, const Stmt *call) {
     return false;
 }
 
+// But for load(x, early, ..).
+static bool is_late_load(const Expr *e, const void *user) {
+    const Lower *lower = user;
+    if (!is_expr_call(e, OP_LOAD)) return false;
+    const Arg *args = e->call.args;
+    const Buf *buf = buf_root(args[OPERAND_INDEX(LOAD, x)].region->buf);
+    return buf->scope == SCOPE_GLOBAL && !tensor_is_independent(lower->kernel, buf) &&
+           strcmp(args[OPERAND_INDEX(LOAD, order)].name, "early") != 0;
+}
+
 static bool waits(const Lower *lower, const Stmt *stmt) {
     FOR_EACH_EFFECT (effect, lower->arena, stmt)
-        if (effect->buf->scope == SCOPE_GLOBAL && !tensor_is_independent(lower->kernel, effect->buf)) return true;
-    FOR_EACH_STMT_IN (inner, stmt)
+        if (effect->op != OP_LOAD && effect->buf->scope == SCOPE_GLOBAL &&
+            !tensor_is_independent(lower->kernel, effect->buf))
+            return true;
+    FOR_EACH_STMT_IN (inner, stmt) {
         if (inner->kind == STMT_CALL && map_waits(lower->kernel, inner)) return true;
+        if (stmt_any_expr(inner, is_late_load, lower)) return true;
+    }
     return false;
 }
 
