@@ -136,6 +136,11 @@ def split_tests(kernel, step, rest=""):
     return [f"test {kernel} (M = {m}, N = {n}, K = {k}{rest}) tolerance 2e-2;" for m, n, k in shapes]
 
 
+def few_rows_tests():
+    """The variants of gemm_few_rows.tile: by rows, and by whether a row has one warp."""
+    return [f"test gemm (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m in (1, 3, 7) for n, k in ((40, 530), (12703, 270))]
+
+
 def attention_tests():
     tests = []
     for causal in (False, True):
@@ -196,12 +201,12 @@ CASES = [
         for h, s, t in ((1, 128, 40), (5, 128, 300))], target="sm_90a"),
     Case("center_columns", ["M=48"], [f"test center_columns (M = 48, N = {n}, ldx = {n + pad}) tolerance 1e-3;"
                                       for n in (1, 32, 96) for pad in (0, 3)]),
-    Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64)),
-    Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64)),
-    Case("gemm", ["BM=64", "BN=64", "STAGES=4"], gemm_tests("gemm", 64)),
-    Case("gemm", [], gemm_tests("gemm", 64)),
-    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=3"], split_tests("gemm", 64), target="sm_90a"),
-    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=2"], split_tests("gemm", 64), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm", 64) + few_rows_tests()),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=2"], gemm_tests("gemm", 64) + few_rows_tests()),
+    Case("gemm", ["BM=64", "BN=64", "STAGES=4"], gemm_tests("gemm", 64) + few_rows_tests()),
+    Case("gemm", [], gemm_tests("gemm", 64) + few_rows_tests()),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=3"], split_tests("gemm", 64) + few_rows_tests(), target="sm_90a"),
+    Case("gemm", ["BM=64", "BN=64", "BK=64", "STAGES=2"], split_tests("gemm", 64) + few_rows_tests(), target="sm_90a"),
     Case("softmax_long", ["WIDTH=256"], ["test softmax_long (M = 2, N = 1000) tolerance 1e-5;",
                                          "test softmax_long (M = 2, N = 1500) tolerance 1e-5;",
                                          "test ranks (M = 2, N = 4) { for (i in M, j in N) x[i, j] = i32(i * N + j); } "
@@ -213,7 +218,7 @@ CASES = [
          target="sm_90a", source="programs/peer_tiles.tile"),
     Case("gemm", ["BM=64", "BN=112", "BK=64", "STAGES=2"], [   # the last columns take turns with the others at the store's slots
         f"test gemm (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
-        for n in (112, 109) for m, k in ((64, 64), (832, 128), (832, 448))], target="sm_90a"),
+        for n in (112, 109) for m, k in ((64, 64), (832, 128), (832, 448))] + few_rows_tests(), target="sm_90a"),
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
                          for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))]
          + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))]
