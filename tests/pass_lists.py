@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,8 @@ def lists(source):
 def with_test(source, folder, name):
     """The example with this test in place of its own."""
     text = (source / f"examples/{name}.tile").read_text()
+    for imported in re.findall(r'(?m)^import "(.*)";', text):
+        shutil.copy(source / "examples" / imported, folder)
     path = folder / f"{name}.tile"
     path.write_text(re.split(r"(?m)^test ", text)[0] + f"test {name} {TESTS[name]}\n")
     return path

@@ -12,11 +12,13 @@ import concurrent.futures
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
+IMPORT = re.compile(r'^import "(.*)";', re.M)
 TEST = re.compile(r"^test\b[^{;]*(\{.*?^\}[^;]*)?;\n?", re.M | re.S)
 PRIMES = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 53, 61, 67, 79, 97, 101, 127, 131, 151, 191, 211, 257, 293]
 EDGES = [8, 16, 24, 32, 48, 63, 64, 65, 72, 96, 120, 127, 128, 129, 136, 160, 192, 200, 248, 256]
@@ -69,6 +71,8 @@ def write(folder, examples, seed, count, a_file=10):
     rows = shapes(seed, count)
     for name, _ in KINDS:
         source = TEST.sub("", (examples / f"{name}.tile").read_text())
+        for imported in IMPORT.findall(source):
+            shutil.copy(examples / imported, folder)
         tests = [test for example, test in rows if example == name]
         for first in range(0, len(tests), a_file):
             path = folder / f"random_{name}_{first // a_file:02d}.tile"
