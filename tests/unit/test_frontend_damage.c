@@ -177,8 +177,8 @@ static size_t read_example(const char *name, char *text) {
     return length;
 }
 
-static const char *const names[] = {"attention", "center_columns", "gemm",      "gemm_bias_gelu", "gemm_split_k",
-                                    "rmsnorm",   "softmax",        "transpose", "vector_add"};
+static const char *const names[] = {"attention", "center_columns", "gemm_few_rows", "gemm_bias_gelu", "gemm_split_k",
+                                    "rmsnorm",   "softmax",        "transpose",     "vector_add"};
 
 static void test_damaged(void **state) {
     (void)state;
