@@ -171,12 +171,23 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
     }
 }
 
+// A loop adds a matrix: of a tile that may lie beyond the grid it would be loaded all at one time, and spill.
+static bool adds_matrix(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_loop(stmt, LOOP_PARALLEL)) continue;
+        VEC_EACH (const Param, param, &kernel->params)
+            if (param->buf && param->buf->rank > 1 && block_loads(&stmt->loop.body, param->buf)) return true;
+        SKIP_BODY(stmt);
+    }
+    return false;
+}
+
 // Pairs of CTAs that share the loads of the larger tile. (Larger clusters do not all find a place.) Without costs a launch would
 // take them always.
 static void compare_multicast(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
     enum { CTAS = 2 };
     int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster, dim = tile.m > tile.n;
-    if (grid_cluster(func_grid(kernel)) > 1) return;   // of the source
+    if (grid_cluster(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
     for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = d == dim ? CTAS : 1;
     if (!multicast_problem(search->arena, search->target, kernel) && specialized_steps(search->arena, kernel)) {
         tile.cost = cost_pingpong(search->arena, search->target, kernel, 1);
