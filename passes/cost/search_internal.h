@@ -26,8 +26,8 @@ typedef struct TileCandidate {
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
-    double
-        times[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS];   // in the end relative to the best tile's, for PROBLEMS
+    // Of the problems of search.c; in the end relative to the best tile's, for the first PROBLEMS.
+    double times[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS];
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 

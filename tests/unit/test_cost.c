@@ -286,6 +286,25 @@ static void power_is_that_of_the_products(void **state) {
     assert_true(narrow.power > narrow.step && wide.power > wide.step);
 }
 
+// Clusters that share loads are dealt whole, to whole clusters of multiprocessors: tiles beyond the end take time, too.
+static void clusters_are_dealt_whole(void **state) {
+    LaunchCost pairs = plain;
+    (void)state;
+    pairs.cluster_rows = 2;
+    pairs.cluster_columns = 1;
+    int64_t three[COST_EXTENTS] = {3 * plain.tile_rows, plain.tile_columns, 1, 10 * plain.tile_depth};
+    int64_t four[COST_EXTENTS] = {4 * plain.tile_rows, plain.tile_columns, 1, 10 * plain.tile_depth};
+    assert_true(cost_clocks(&pairs, three, 3) == cost_clocks(&plain, four, 2));   // one pair at a time
+    assert_true(cost_clocks(&plain, three, 3) < cost_clocks(&pairs, three, 3));
+    assert_true(cost_clocks(&pairs, four, 4) == cost_clocks(&plain, four, 4));
+    pairs.cluster_rows = 1;
+    pairs.cluster_columns = 2;
+    assert_true(
+        cost_clocks(&pairs, four, 4) ==
+        cost_clocks(&plain,
+                    (int64_t[COST_EXTENTS]){4 * plain.tile_rows, 2 * plain.tile_columns, 1, 10 * plain.tile_depth}, 4));
+}
+
 // No extents, however large, and no row, however strange, is undefined.
 static void any_numbers_have_clocks(void **state) {
     static const int64_t numbers[] = {INT64_MIN, -1, 0, 1, 7, INT32_MAX, INT64_MAX};
@@ -403,6 +422,7 @@ int main(void) {
         cmocka_unit_test(loads_depend_on_the_pitch),
         cmocka_unit_test(power_limits_a_full_device),
         IN_ARENA(power_is_that_of_the_products),
+        cmocka_unit_test(clusters_are_dealt_whole),
         cmocka_unit_test(any_numbers_have_clocks),
         IN_ARENA(steps_are_those_of_the_longest_tile),
         IN_ARENA(tiles_are_those_of_the_result),
