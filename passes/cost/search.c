@@ -230,7 +230,8 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
 }
 
 // Problems (m, n, k) that the kept tiles are chosen for: square ones, others, and some whose rows lie in two lines each;
-// behind them those with few tiles of C and a long K, then random ones whose rows lie in two lines.
+// behind them those with few tiles of C and a long K, then random ones whose rows lie in two lines (the first large
+// multiples of 8 that bench/problems.py draws by the seed `crossing`).
 static const int64_t problems[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS][3] = {
     {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024},   {1536, 1536, 1536},  {2048, 2048, 2048},
     {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144},   {8192, 8192, 8192},  {16, 8192, 8192},
