@@ -347,6 +347,23 @@ static void read_term(Reader *r, int at, int64_t value, LaunchCost *terms) {
     else *cost_term(terms, term) = value;
 }
 
+// Terms from `at` on: -n for the first n of them as in the variant before, or the value of one. Returns their number.
+static int read_terms(Reader *r, int at, int64_t value, const PlanCost *before, LaunchCost *terms) {
+    if (value >= 0 || !before) {
+        read_term(r, at, value, terms);
+        return 1;
+    }
+    LaunchCost other = before->terms;
+    int64_t count = value > -COST_TERM_COUNT ? -value : 0;
+    if (count == 0) refuse(r, "its plan has a cost that is none");
+    for (int i = at; i < at + count && r->ok; i++) {
+        int term = cost_term_named(json_text(json_at(r->terms, i), ""));
+        if (term == COST_TERM_COUNT) refuse(r, "its plan has a cost that is none");
+        else *cost_term(terms, term) = *cost_term(&other, term);
+    }
+    return (int)count;
+}
+
 static PlanCost *read_cost(Reader *r, const Json *from, const PlanVariant *before) {
     if (!from) return NULL;
     PlanCost *cost = NEW(r->arena, PlanCost);
@@ -354,9 +371,10 @@ static PlanCost *read_cost(Reader *r, const Json *from, const PlanVariant *befor
     for (int i = 0; i < same; i++) cost->extents[i] = before->cost->extents[i];
     for (int i = same > 0; i < from->count; i++) {
         const Json *item = json_at(from, i);
-        if (at < COST_EXTENTS) cost->extents[at] = need_expr(r, item);
-        else read_term(r, at - COST_EXTENTS, json_integer(item, -1), &cost->terms);
-        at++;
+        if (at < COST_EXTENTS) cost->extents[at++] = need_expr(r, item);
+        else
+            at += read_terms(r, at - COST_EXTENTS, json_integer(item, -COST_TERM_COUNT), before ? before->cost : NULL,
+                             &cost->terms);
     }
     if (at < COST_EXTENTS) refuse(r, "its plan has a cost without extents");
     return cost;

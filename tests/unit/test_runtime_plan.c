@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 4, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 5, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 4, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 5, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -155,7 +155,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 4, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 5, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -447,7 +447,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 4, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 5, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -493,7 +493,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -510,7 +510,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -545,7 +545,7 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
@@ -561,7 +561,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -711,7 +711,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -791,7 +791,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -816,7 +816,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -896,7 +896,7 @@ static void test_shared_conditions(void **state) {
 static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 4, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "{\"manifest\": 5, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
                      "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}], "
                      "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}",
                      variants);
@@ -935,7 +935,7 @@ static void test_compared(void **state) {
     }
 }
 
-// Conditions and costs may begin with the texts of the variant before, if it has the same arguments.
+// Conditions and costs may begin with the texts of the variant before, if it has the same arguments, and terms may be its.
 static void test_begins_as_before(void **state) {
 #define FIRST_VARIANT                                                                                                  \
     "{\"when\": [2, \"n % 2 == 0\"], \"compare\": 2, \"cost\": [0, 1, 1, 1, 1, 1, 1, 10, 50], " N_PARAM CALLED("even")
@@ -945,6 +945,9 @@ static void test_begins_as_before(void **state) {
         FIRST_VARIANT ", {\"cost\": [-7, 1], " CALLED("b"),
         FIRST_VARIANT ", {\"cost\": [-4, 1], " CALLED("b"),
         FIRST_VARIANT ", {\"cost\": [-6, 1], " N_PARAM CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-6, 1, -3], " CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-6, -40], " CALLED("b"),
+        FIRST_VARIANT ", {\"cost\": [-6, 1, -2, 1], " CALLED("b"),
     };
     Fixture f;
     setup(&f, *state);
@@ -953,6 +956,11 @@ static void test_begins_as_before(void **state) {
     assert_string_equal(second->when.text, "n < 64");
     assert_string_equal(second->cost->extents[0].text, "n");
     assert_int_equal(second->cost->terms.step, 20);
+    assert_non_null(read_compared(&f, FIRST_VARIANT ", {\"when\": [-1], \"cost\": [-6, 3, -1, 60], " CALLED("any")));
+    second = &plan_entry(f.plan, "f")->variants.items[1];
+    assert_int_equal(second->cost->terms.tile_rows, 3);
+    assert_int_equal(second->cost->terms.step, 10);
+    assert_int_equal(second->cost->terms.tail, 60);
     for (int i = 0; i < COUNT_OF(bad); i++) {
         int before = diag_count(f.sink);
         if (read_compared(&f, bad[i])) fail_msg("read: %s", bad[i]);
@@ -1245,11 +1253,11 @@ static void test_format_of_costs(void **state) {
                         "stray load copied_rows "
                         "copied_columns resident slice_steps read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
-    assert_int_equal(MANIFEST_FORMAT, 4);
-    static const char before[] = "{\"manifest\": 3, \"target\": \"sm_80\", \"entries\": []}";
+    assert_int_equal(MANIFEST_FORMAT, 5);
+    static const char before[] = "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
     diag_render(f.sink, 0, DIAG_TEXT, &said);
-    assert_non_null(strstr(sb_text(&said), "its plan has format 3, that of another version; this one reads format 4"));
+    assert_non_null(strstr(sb_text(&said), "its plan has format 4, that of another version; this one reads format 5"));
 }
 
 int main(void) {
