@@ -146,7 +146,8 @@ PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func 
     PingpongCost cost = cost_pingpong(arena, target, kernel, 1);
     if (blocks <= 1) return cost;
     cost.hidden = false;
-    cost.tail += target->wgmma.cluster_clocks + split_bytes(kernel) / target->wgmma.peer_bytes;
+    int64_t read = split_bytes(kernel) * (blocks - 1) / blocks;   // from the others
+    cost.tail += target->wgmma.cluster_clocks + read / target->wgmma.peer_bytes;
     return cost;
 }
 
