@@ -8,7 +8,7 @@
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
 //     repack.c               copies operands that TMA cannot load to workspace (no pass)
-//     hoist_guards.c         hoists conditions out of parallel loops
+//     hoist_guards.c         hoists conditions out of parallel loops; hoist_indices.c: indices of gathers out of serial ones
 //     partial_reductions.c   reduces in each thread first, across threads after the loop
 //     peel_loops.c           peels iterations with a condition of their own
 //     lazy_rescale.c         skips the rescale of online softmax in warps whose row maximum did not change

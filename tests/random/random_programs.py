@@ -31,7 +31,7 @@ CHECKS = ["stages", "targets", "passes", "rewrites"]
 PASSES = pathlib.Path(__file__).resolve().parents[2] / "passes/passes.def"
 PIPELINE = [name.replace("_", "-") for name in re.findall(r"^STEP\((\w+)\)", PASSES.read_text(), re.M)]
 OPTIONAL = ["simplify", "swap-operands", "plan", "lazy-rescale", "warp-specialize", "software-pipeline", "hoist-guards", "peel-loops",
-            "partial-reductions", "vectorize", "unroll", "hoist-divisions"]
+            "partial-reductions", "vectorize", "unroll", "hoist-divisions", "hoist-indices"]
 CODE = re.compile(r"error\[(T\d+)\]")
 
 
