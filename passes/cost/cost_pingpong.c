@@ -80,6 +80,16 @@ static void add_copy(Sum *sum, const Stmt *stmt) {
     }
 }
 
+// Threads load the tile, by addresses of their own.
+static void add_gather(Sum *sum, const Stmt *loop) {
+    const Stmt *store = gathering_store(loop);
+    if (!store || store->store.buf->scope != SCOPE_SHARED) return;
+    int64_t bytes = buf_slot_bytes(store->store.buf);
+    sum->bytes += bytes;
+    sum->loaded += bytes;
+    sum->lines += bytes / sum->target->line_bytes;
+}
+
 static void add_gemm(Sum *sum, GemmOp gemm) {
     int64_t n = region_extent(gemm.acc, 1);
     sum->rows = region_extent(gemm.acc, 0);
@@ -100,6 +110,7 @@ static void add_loop(Sum *sum, const Stmt *loop) {
     FOR_EACH_STMT (stmt, &loop->loop.body) {
         if (is_call(stmt, OP_COPY)) add_copy(sum, stmt);
         if (is_call(stmt, OP_GEMM)) add_gemm(sum, gemm_of(stmt));
+        if (is_loop(stmt, LOOP_PARALLEL)) add_gather(sum, stmt);
     }
 }
 
