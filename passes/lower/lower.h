@@ -189,6 +189,8 @@ void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(tran
 void transpose_row(const Layout *layout, int lane, bool load, int *k, int *d);
 void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy,
                        Block *out);   // @via(ldmatrix), @via(stmatrix)
+// Together with the loops that compute the registers, an instruction at a time. False: it does not take them in order.
+bool lower_matrix_subtiles(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, const Block *loops, Block *out);
 void lower_linear_copy(Lower *lower, const Stmt *stmt, const LinearCopy *copy, Block *out);   // @via(linear)
 void lower_conversion(Lower *lower, const Stmt *copy, Block *out);                            // @via(shuffle)
 Type conversion_type(const Buf *from, const Buf *to);   // in which elements of a conversion travel

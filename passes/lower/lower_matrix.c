@@ -189,15 +189,10 @@ static Expr *value_of(Arena *arena, const MatrixCopy *copy, Expr *e) {
     return value;
 }
 
-void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out) {
+static void push_matrices(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Expr *first, Block *out) {
     Arena *arena = lower->arena;
     int mark = facts_mark(lower->facts), elements = copy->word * copy->matrices;
-    Expr *first = e_int(arena, 0), *index, *e, *at[2];
-    for (int i = 0; i < copy->rest; i++) {
-        out = lower_counted(lower, LOOP_UNROLL, "r", 0, copy->rests[i].extent, stmt->loc, &index, out);
-        first = e_add(arena, first, e_times(arena, index, copy->rests[i].weight));
-    }
-    if (!copy->rest) out = block_nested(arena, out, stmt->loc);
+    Expr *e, *at[2];
     EXPECT(lower->context->failure, copy->word * type_bytes(copy->tile->buf->type) == MATRIX_WORD,
            "%d elements in a word of a matrix", copy->word);
     int64_t lanes = lower->target->warp_lanes, given = (int64_t)matrix_facts.rows * copy->matrices;
@@ -221,4 +216,45 @@ void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, B
     else block_store1(arena, body, words, e, e_cast(arena, words->type, e_load1(arena, local, slot)));
     if (!copy->load) BLOCK_CALL(arena, out, stmt->loc, OP_STMATRIX, place, registers, count, trans);
     facts_release(lower->facts, mark);
+}
+
+void lower_matrix_copy(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, Block *out) {
+    Expr *first = e_int(lower->arena, 0), *index;
+    for (int i = 0; i < copy->rest; i++) {
+        out = lower_counted(lower, LOOP_UNROLL, "r", 0, copy->rests[i].extent, stmt->loc, &index, out);
+        first = e_add(lower->arena, first, e_times(lower->arena, index, copy->rests[i].weight));
+    }
+    if (!copy->rest) out = block_nested(lower->arena, out, stmt->loc);
+    push_matrices(lower, stmt, copy, first, out);
+}
+
+// Each instruction moves the values that come next, as the loop makes them.
+static bool is_in_order(const MatrixCopy *copy) {
+    int64_t next = 1;
+    for (int b = 0; 1 << b < copy->word; b++, next *= 2)
+        if (copy->within[b] != next) return false;
+    for (int b = 0; 1 << b < copy->matrices; b++, next *= 2)
+        if (copy->weight[b] != next) return false;
+    for (int i = 0; i < copy->rest; next *= copy->rests[i++].extent)
+        if (copy->rests[i].weight != next) return false;
+    return true;
+}
+
+bool lower_matrix_subtiles(Lower *lower, const Stmt *stmt, const MatrixCopy *copy, const Block *loops, Block *out) {
+    Arena *arena = lower->arena;
+    int64_t each = (int64_t)copy->word * copy->matrices, values = tv_values(copy->fragment->buf->layout);
+    if (copy->load || !is_in_order(copy) || values % each) return false;
+    FOR_EACH_ITEM (loop, loops) {
+        const Layout *map = stmt_layout(loop);
+        if (!map || !layout_equal(map, copy->fragment->buf->layout)) return false;
+    }
+    for (int64_t from = 0; from < values; from += each) {
+        FOR_EACH_ITEM (loop, loops) {
+            TileLoop tile;
+            tile_loop_of(arena, loop, &tile);
+            lower_loop(lower, loop, &tile, from, each, out);
+        }
+        push_matrices(lower, stmt, copy, e_int(arena, from), block_nested(arena, out, stmt->loc));
+    }
+    return true;
 }

@@ -224,12 +224,19 @@ void lower_stmt(Lower *lower, Stmt *stmt, Block *out) {
     }
 }
 
+static bool lower_subtiles(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
+    MatrixCopy matrices;
+    return via_is(stmt, VIA_STMATRIX) && matrix_copy_of(lower->target, stmt, &matrices) &&
+           lower_matrix_subtiles(lower, stmt, &matrices, loops, out);
+}
+
 void lower_block(Lower *lower, const Block *from, Block *to) {
     int mark = facts_mark(lower->facts);
     Block loops = {0};   // fused with the next store
     FOR_EACH_ITEM (stmt, from) {
         if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
         else if (via_is(stmt, VIA_TMA_STORE)) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
+        else if (loops.count && lower_subtiles(lower, stmt, &loops, to)) loops = (Block){0};
         else lower_stmt(lower, stmt, to);
     }
     FOR_EACH_ITEM (loop, &loops)   // without their store
