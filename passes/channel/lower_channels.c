@@ -19,8 +19,12 @@
 //     all else             fence_async where an asynchronous unit reads;    once a warp
 //                          warp_sync, mbarrier_arrive
 //
-// and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, behind all else one of
-// each warp. (A warp that arrives behind its reads cannot be overtaken by the next copy into the slot.) A release whose
+// A role that does nothing but start copies by TMA is one thread, whatever its size.
+//
+// and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, also where the group has met
+// at a barrier since its threads read the slot; behind all else one of each warp. (A warp that arrives behind its reads
+// cannot be overtaken by the next copy into the slot.) What TMA stores or adds from the slot it has read by then: the thread
+// that started it waits. A release whose
 // slot products (async) still read arrives behind the await of their accumulator, where one follows before the group
 // waits for anything else; else the products are awaited there.
 //
@@ -32,23 +36,24 @@
 // A section (enter, leave) has a barrier for each group, at which leaving the section before arrives: a named one, which
 // two groups of equally many threads use, where they suffice, else an mbarrier.
 //
-// Counters: a slot and a parity for each group and end of a channel; of its own slots the number, where the text says it
-// (numbers.c). Behind this pass nothing is left of channels.
+// Counters: a slot and a parity for each group and end of a channel; or the number, where the text says it (numbers.c), of
+// its own slots and where slot and parity are bits of it. Behind this pass nothing is left of channels.
 #include "ir/channels.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"
 #include "passes/channel/numbers.h"
 #include "passes/select/tma.h"
+#include "passes/select/tma_reduce.h"
 #include "passes/specialize/async_mma.h"
 
-typedef struct Ends {            // what a group does to the slots of a channel
-    const Stmt *role;            // NULL: the CTA
-    int64_t members;             // groups with its text
-    int64_t threads;             // of each
-    bool by_bytes, by_threads;   // it fills them by copies that complete on mbarriers; in other ways
-    bool by_wgmma, others_read;
-    Map *stored;                // tiles that its threads write
-    Var *slot[2], *parity[2];   // of filled, of received slots; NULL: not counted
+typedef struct Ends {                     // what a group does to the slots of a channel
+    const Stmt *role;                     // NULL: the CTA
+    int64_t members;                      // groups with its text
+    int64_t threads;                      // of each
+    bool by_bytes, by_threads;            // it fills them by copies that complete on mbarriers; in other ways
+    bool by_wgmma, others_read, stores;   // stores: by TMA, from its slots
+    Map *stored;                          // tiles that its threads write
+    Var *slot[2], *parity[2];             // of filled, of received slots; NULL: not counted
     Map *numbers[2];
 } Ends;
 
@@ -124,7 +129,7 @@ static void note_use(Lowering *l, const Stmt *stmt, const Effect *effect, const 
     bool reads = effect->access == ACCESS_READ;
     if (reads && is_async_read(stmt)) map_put(l->read_async, effect->buf, effect->buf);
     if (reads && via_is(stmt, VIA_WGMMA)) ends->by_wgmma = true;
-    else if (reads) ends->others_read = true;
+    else if (reads) ends->others_read = true, ends->stores |= is_async_read(stmt);
     else if (completes_on_mbarrier(stmt)) ends->by_bytes = true;
     else {
         ends->by_threads = true;
@@ -142,6 +147,13 @@ static void note_uses(Lowering *l, const Block *block, const Stmt *role) {
             SKIP_BODY(stmt);
             continue;
         }
+        Stmt *added = stmt->kind == STMT_FOR ? tma_copy(l->arena, (Stmt *)stmt) : NULL;
+        if (added) {   // a loop that adds a tile to a tensor is one copy
+            via_set(l->arena, added, VIA_TMA);
+            FOR_EACH_EFFECT (effect, l->arena, added) note_use(l, added, effect, role);
+            SKIP_BODY(stmt);
+            continue;
+        }
         FOR_EACH_EFFECT (effect, l->arena, &alone) note_use(l, stmt, effect, role);
     }
 }
@@ -154,6 +166,33 @@ static bool fills_by_units(const Lowering *l, const Channel *channel) {
     return false;
 }
 
+// Nothing but copies by TMA into slots: lowering makes one thread of the role (needs_threads in lower_roles.c).
+static bool only_starts(const Stmt *role) {
+    if (role->role.count) return false;
+    FOR_EACH_STMT (stmt, &role->role.body) {
+        switch (stmt->kind) {
+        case STMT_LET:
+        case STMT_VAR:
+        case STMT_ASSIGN:
+        case STMT_ASSUME:
+        case STMT_IF:
+        case STMT_WHILE:
+        case STMT_BLOCK: break;
+        case STMT_FOR:
+            if (stmt->loop.kind == LOOP_PARALLEL) return false;
+            break;
+        case STMT_CALL: {
+            bool loads = completes_on_mbarrier(stmt) && via_is(stmt, VIA_TMA) && copy_of(stmt).dst->buf->channel;
+            if (!loads && !is_call(stmt, OP_COMMIT)) return false;
+            break;
+        }
+        default: return false;
+        }
+        if (is_receive(stmt)) return false;
+    }
+    return true;
+}
+
 static void find_rings(Lowering *l) {
     VEC_EACH_PTR (Channel, channel, &l->channels.all) {
         Ring *ring = NEW(l->arena, Ring);
@@ -163,7 +202,8 @@ static void find_rings(Lowering *l) {
         for (int i = 0; i < channel->groups.count; i++) {
             const Stmt *role = channel->groups.items[i].role;
             Ends ends = {.role = role, .members = channel->groups.items[i].members};
-            ends.threads = role ? role->role.threads : kernel_threads(l->kernel);
+            bool one = role && only_starts(role);
+            ends.threads = one ? l->context->target->warp_lanes : role ? role->role.threads : kernel_threads(l->kernel);
             vec_push(l->arena, &ring->ends, ends);
         }
         VEC_EACH_PTR (Buf, tile, &channel->tiles)
@@ -175,6 +215,44 @@ static void find_rings(Lowering *l) {
 }
 
 // ---- arrivals ----
+
+// The group has met since a thread last read the slot: it has received a slot of its own that its threads have filled, and
+// of which products read what other threads wrote.
+static bool has_met(Lowering *l, const Ring *ring, const Stmt *role, const Block *block, int at) {
+    const Var *handle = ARG(block->items[at], RELEASE, slot).value->var;
+    for (int i = at - 1; i >= 0; i--) {
+        const Stmt *stmt = block->items[i];
+        if (is_receive(stmt)) {
+            const Ring *other = ring_of(l, stmt->let.value->call.args[0].region->buf);
+            const Ends *ends = other->own ? ends_of(other, role) : NULL;
+            if (stmt->let.var == handle) return true;
+            if (ends && ends->by_threads && ends->by_wgmma) return true;
+        }
+        if (via_is(stmt, VIA_WGMMA)) continue;
+        VEC_EACH_PTR (Buf, tile, &ring->channel->tiles)
+            if (stmt_touches(l->arena, stmt, tile)) return false;
+    }
+    return false;
+}
+
+static bool always_meets(Lowering *l, const Ring *ring, const Stmt *role) {
+    FOR_EACH_STMT (stmt, &role->role.body) {
+        if (!is_call(stmt, OP_RELEASE)) continue;
+        const Expr *handle = ARG(stmt, RELEASE, slot).value;
+        if (channel_of_handle(&l->channels, handle) != ring->channel) continue;
+        if (!has_met(l, ring, role, BLOCK_OF(stmt), INDEX_OF(stmt))) return false;
+    }
+    return true;
+}
+
+// One thread of each warpgroup arrives for all.
+static void find_meetings(Lowering *l) {
+    VEC_EACH_PTR (Ring, ring, &l->rings)
+        VEC_EACH (Ends, ends, &ring->ends) {
+            bool reads = ends->by_wgmma && ends->others_read && !ends->stores;
+            if (reads && !ring->own && always_meets(l, ring, ends->role)) ends->others_read = false;
+        }
+}
 
 static int64_t warps_of(const Lowering *l, const Ends *ends) {
     return ends->threads / l->context->target->warp_lanes;
@@ -243,7 +321,9 @@ static bool receives(const Stmt *stmt, void *channel) {
 // Filled slots begin with the other parity: all are free.
 static void count_end(Lowering *l, const Ring *ring, Ends *ends, int end, const Block *body, Block *out) {
     Buf *buf = ring->channel->buf;
-    if (ring->own) {
+    bool bits = (ring->slots & (ring->slots - 1)) == 0;
+    bool all = channel_readers(ring->channel) == channel_receivers(ring->channel);   // none are skipped
+    if (ring->own || (bits && all && !ring->channel->by_peers)) {
         ends->numbers[end] = slot_numbers(l->arena, body, end == FILLED ? fills : receives, buf);
         if (ends->numbers[end]) return;
     }
@@ -309,7 +389,9 @@ static Expr *parity_now(Lowering *l, const Ring *ring, const Ends *ends, int end
     EXPECT(l->context->failure, ends->numbers[end] || ends->parity[end], "channel '%s' is waited for and has no parity",
            ring->channel->buf->name);
     if (!ends->numbers[end]) return e_var(a, ends->parity[end]);
-    return e_rem(a, e_over(a, map_get(ends->numbers[end], begin), ring->slots), 2);
+    Expr *phase = e_over(a, map_get(ends->numbers[end], begin), ring->slots);
+    if (!ring->own && end == FILLED) phase = e_plus(a, phase, 1);
+    return e_rem(a, phase, 2);
 }
 
 static void assign(Lowering *l, Var *var, Expr *value, Span loc, Block *out) {
@@ -491,6 +573,8 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     if (ring->own) return;
     if (handle->var->kind == VAR_MUTABLE)   // the arrival may come behind the next receive
         slot = block_let(l->arena, out, handle->var->name, slot, release->loc);
+    if (ends->stores)   // the thread that started the stores; the others have none
+        BLOCK_CALL(l->arena, out, release->loc, OP_BULK_WAIT, arg_int(l->arena, 0), arg_name("read"));
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
@@ -759,6 +843,7 @@ bool pass_lower_channels(PassContext *context, Func *kernel) {
                   .handles = subst_new(arena)};
     l.named = block_any(&grid->grid.body, numbers_barriers, NULL) ? 0 : FIRST_NAMED_BARRIER;
     find_rings(&l);
+    find_meetings(&l);
     Block *body = &grid->grid.body;
     int first = set_up(&l, grid);
     FOR_EACH_ITEM (stmt, body)

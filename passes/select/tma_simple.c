@@ -71,6 +71,14 @@ static bool is_received(const KernelUses *uses, const Expr *slot) {
     return slot->kind == EXPR_VAR && map_has(uses->received, slot->var);
 }
 
+// From a slot that a role has received: lower-channels gives it back when TMA has read it.
+static bool empties_slot(const KernelUses *uses, const Stmt *copy) {
+    if (!is_shared_to_global_copy(copy)) return false;
+    const Region *tile = copy_of(copy).src;
+    return tile->buf->channel && role_uses_channel(uses->kernel, tile->buf->channel) &&
+           is_received(uses, tile->dims[0].start);
+}
+
 static void use_by_loop(Arena *arena, const KernelUses *uses, const TileLoop *loop, const Buf *filled) {
     TileAccessVec accesses = {0};
     tile_accesses(arena, loop, &accesses);
@@ -138,12 +146,16 @@ static TensorUses tensor_uses(const KernelUses *uses, const Buf *tensor) {
 
 static const char *loop_problem(Arena *arena, const KernelUses *uses, const Stmt *copy, const Stmt *loop) {
     bool handed = fills_handed_slot(uses->kernel, copy);
-    const char *why = handed ? slot_problem(arena, uses->kernel, copy_of(copy).dst->buf) : uses->problem;
+    const char *why = handed                     ? slot_problem(arena, uses->kernel, copy_of(copy).dst->buf)
+                      : empties_slot(uses, copy) ? NULL
+                                                 : uses->problem;
     bool many = loop && loop_stages(loop) >= type_bits(TYPE_I32);
     return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
 
-static const char *tile_problem(const TileUses *uses) {
+// (Of a tile whose layout the source says, it has decided.)
+static const char *tile_problem(const TileUses *uses, const Buf *tile) {
+    if (tile && tile->layout) return NULL;
     if (uses->dynamic) return "another operation fixes the layout of its tile: give that one a tile of its own";
     return uses->across
                ? "its tile is accessed by columns, which has bank conflicts with the TMA swizzles: access it by rows"
@@ -180,10 +192,11 @@ static const char *store_problem(const KernelUses *uses, const Stmt *copy) {
 }
 
 const char *block_add_problem(const KernelUses *uses, const Stmt *copy, bool in_shared) {
-    if (uses->problem) return uses->problem;
+    if (uses->problem && !empties_slot(uses, copy)) return uses->problem;
     if (tensor_uses(uses, copy_of(copy).dst->buf).but_additions > 0) return "its tensor is not only added to";
-    TileUses tile = in_shared ? uses_of(uses, copy_of(copy).src->buf) : (TileUses){0};
-    return tile_problem(&tile);
+    const Buf *buf = in_shared ? copy_of(copy).src->buf : NULL;
+    TileUses tile = buf ? uses_of(uses, buf) : (TileUses){0};
+    return tile_problem(&tile, buf);
 }
 
 // Bulk copies and boxes would give the tile different layouts.
@@ -205,7 +218,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const KernelU
     why = away ? store_problem(uses, copy) : load_problem(copy, &other);
     if (!why && is_moved_by_bulk(uses->kernel, tile))
         why = "bulk copies move its tile too: use one mechanism for a tile";
-    return why ? why : tile_problem(&other);
+    return why ? why : tile_problem(&other, tile);
 }
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const KernelUses *uses, const Facts *facts,
