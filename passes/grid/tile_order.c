@@ -188,7 +188,7 @@ static TileOrder longest_first(Arena *arena, const Facts *facts, const Stmt *gri
 
 // ---- sections ----
 
-// The data that all tiles of a section read repeatedly: regions indexed by the other names and not by `var`.
+// The data that all tiles of a section read repeatedly, or add to: regions indexed by the other names and not by `var`.
 typedef struct Kept {
     Arena *arena;
     const Stmt *grid;
@@ -235,7 +235,8 @@ static void keep_regions(Kept *kept) {
         if (stmt->kind == STMT_LET) subst_let(kept->lets, stmt->let.var, stmt->let.value);
     FOR_EACH_EFFECT (effect, kept->arena, kept->grid) {
         const Region *region = effect->region;
-        if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
+        bool again = effect->access == ACCESS_READ || effect->access == ACCESS_UPDATE;
+        if (!region || !again || region->buf->scope != SCOPE_GLOBAL) continue;
         if (!map_has(kept->seen, region->buf)) keep_region(kept, region);
     }
 }
