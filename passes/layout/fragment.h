@@ -6,7 +6,7 @@
 
 const Layout *instruction_layout(Arena *arena, const char *text);   // of an operand (MmaInfo, WgmmaInfo)
 // A tile [rows, columns] in the layout of an instruction (MmaInfo or WgmmaInfo), repeated over warps_m x warps_n warps
-// (for wgmma: warpgroups, warps_n 1), each with consecutive rows; the other threads hold replicas.
+// (for wgmma: warpgroups), each with consecutive rows and columns; the other threads hold replicas.
 const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int64_t rows, int64_t columns,
                                       int64_t warps_m, int64_t warps_n, int64_t threads);
 // Operand a of a wgmma gemm in registers, with paired k if operand b has it (wgmma_pairs).

@@ -132,9 +132,6 @@ static bool split_over_warps(Inference *inference, Item *item, bool rows) {
         diag(inference->context->sink, item->stmt->loc, T_ATTRIBUTE, attr_name(ATTR_WARPS), wanted);
         inference->failed = true;
         item->mma = NULL;
-    } else if (item->is_wgmma) {
-        item->warps_m = inference->threads / target_warpgroup(target);
-        item->warps_n = 1;
     }
     return item->mma || item->is_wgmma;
 }

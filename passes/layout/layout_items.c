@@ -173,8 +173,12 @@ static const char *gemm_problem(const Inference *inference, Item *item) {
     if (inference->threads % group) return "the threads must be a multiple of a warpgroup";
     if (inference->threads > group && !inference->role) return "several warpgroups must be a role";
     const char *why = wgmma_reason(inference->arena, target, item->stmt, &item->wgmma);
-    if (why || item->m % (inference->threads / group * item->wgmma.m) == 0) return why;
-    return "the rows must be a multiple of 64 for each warpgroup";
+    if (why) return why;
+    WgmmaSplit split;
+    if (!wgmma_split(inference->arena, target, item->stmt, inference->threads / group, &item->wgmma, &split))
+        return "the rows must be a multiple of 64 for each warpgroup, or the columns shared equally";
+    item->warps_m = split.m, item->warps_n = split.n;
+    return NULL;
 }
 
 static void collect_gemm(Inference *inference, Item *item) {

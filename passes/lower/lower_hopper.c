@@ -365,6 +365,8 @@ typedef struct Described {   // an operand in shared memory
     bool k_major;
     int64_t element, lead, stride, step;   // bytes
     Expr *row, *column;                    // of the tile, where it starts
+    Expr *share;                           // the warpgroup's number among those that share it; NULL: none do
+    int64_t shared;                        // rows (of m or n) of each
 } Described;
 
 static Described described(Lower *lower, const Stmt *gemm, bool is_b, const WgmmaInfo *info) {
@@ -381,9 +383,9 @@ static Described described(Lower *lower, const Stmt *gemm, bool is_b, const Wgmm
     return operand;
 }
 
-// Address of the operand's rows (of m or n) from `outer` and its k from `k`; `rows`: of a, per warpgroup. Physical
-// coordinates of tma_layout: slot, panel, group of 8 rows.
-static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k, int64_t rows) {
+// Address of the operand's rows (of m or n) from `outer` and its k from `k`. Physical coordinates of tma_layout: slot,
+// panel, group of 8 rows.
+static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k) {
     Arena *arena = lower->arena;
     int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;   // from its start, at a whole pattern, on
     // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost; along k also within its
@@ -395,8 +397,8 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
            o->region->buf->name, (long long)o->panels.rows, (long long)o->panels.columns);
     Expr *panel = e_plus(arena, e_over(arena, o->column, o->panels.columns), column / o->panels.columns);
     Expr *eight = e_plus(arena, e_over(arena, o->row, tma_facts.swizzle_rows), row / tma_facts.swizzle_rows);
-    if (o->k_major) eight = e_add(arena, warpgroup_rows(lower, rows / 8), eight);
-    else panel = e_add(arena, warpgroup_rows(lower, rows / o->panels.columns), panel);
+    if (o->share && o->k_major) eight = e_add(arena, e_times(arena, o->share, o->shared / 8), eight);
+    else if (o->share) panel = e_add(arena, e_times(arena, o->share, o->shared / o->panels.columns), panel);
     Buf *tile = o->region->buf;
     Expr *indices[LAYOUT_MAX_RANK];
     int count = 0;
@@ -427,8 +429,8 @@ typedef struct Products {   // of one warpgroup
 static Arg left_operand(Products *p, int64_t strip, int64_t k) {
     Lower *lower = p->lower;
     const Region *a = p->gemm.a;
-    int64_t rows = p->strips * p->info.m, group = target_warpgroup(lower->target);
-    if (!p->registers) return operand_place(lower, &p->a, strip * p->info.m, k, rows);
+    int64_t group = target_warpgroup(lower->target);
+    if (!p->registers) return operand_place(lower, &p->a, strip * p->info.m, k);
     int64_t column = a->dims[1].start->integer + k;
     Expr *first = e_int(lower->arena, (strip * buf_extent(a->buf, 1) + column) * p->info.m / group);
     return arg_element(lower->arena, lower_local(lower, a->buf), first);
@@ -444,7 +446,7 @@ static void push_run(Products *p, int64_t strip, int64_t from, int64_t columns, 
                                      info->a_type, mixed ? "_" : "", mixed ? info->b_type : "");
     Expr *first = e_int(arena, (strip * info->n + from) * info->m / target_warpgroup(lower->target));
     Arg args[OPERAND_INDEX(WGMMA, end)] = {
-        arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, from, k, 0),
+        arg_name(shape), left_operand(p, strip, k), operand_place(lower, &p->b, from, k),
         arg_element(arena, lower_local(lower, p->gemm.acc->buf), first), arg_int(arena, steps)};
     if (!p->registers) set_described(lower, &p->a, &args[OPERAND_INDEX(WGMMA, a_form)]);
     set_described(lower, &p->b, &args[OPERAND_INDEX(WGMMA, b_form)]);
@@ -459,6 +461,22 @@ static void push_runs(Products *p, int64_t strip, int64_t k, int64_t steps, Bloc
     }
 }
 
+// The strips and columns of this warpgroup.
+static void share(Products *p, const Stmt *gemm) {
+    Lower *lower = p->lower;
+    Arena *arena = lower->arena;
+    WgmmaSplit split;
+    bool shared = wgmma_split(arena, lower->target, gemm, warpgroups_of(lower), &p->info, &split);
+    EXPECT(lower->context->failure, shared, "a product that %lld warpgroups do not share",
+           (long long)warpgroups_of(lower));
+    p->strips = region_extent(p->gemm.acc, 0) / p->info.m / split.m;
+    p->a.shared = p->strips * p->info.m;
+    p->b.shared = region_extent(p->gemm.acc, 1) / split.n;
+    Expr *number = lower->warpgroup ? e_var(arena, lower->warpgroup) : NULL;
+    if (split.m > 1) p->a.share = split.n > 1 ? e_rem(arena, number, split.m) : number;
+    if (split.n > 1) p->b.share = split.m > 1 ? e_over(arena, number, split.m) : number;
+}
+
 // Both operands must have k in the same order.
 static void check_order(const Products *p, const Stmt *gemm) {
     Lower *lower = p->lower;
@@ -470,24 +488,31 @@ static void check_order(const Products *p, const Stmt *gemm) {
            "a product of '%s' with '%s', which have k in different orders", a->name, p->gemm.b->buf->name);
 }
 
+// By the previous gemm: nothing has touched registers since.
+static bool is_fenced(const Block *out) {
+    for (int i = out->count - 1; i >= 0; i--) {
+        const Stmt *stmt = out->items[i];
+        bool orders = is_call(stmt, OP_BARRIER) || is_call(stmt, OP_FENCE_ASYNC);   // what goes through shared memory
+        if (!orders && stmt->kind != STMT_LET) return is_call(stmt, OP_WGMMA_COMMIT);
+        if (stmt->kind == STMT_LET && expr_reads_memory(stmt->let.value)) return false;
+    }
+    return false;
+}
+
 void lower_wgmma(Lower *lower, const Stmt *stmt, Block *out) {
     Arena *arena = lower->arena;
     Products p = {.lower = lower, .gemm = gemm_of(stmt), .loc = stmt->loc};
     if (!is_possible(lower, stmt, wgmma_problem(arena, lower->target, stmt, &p.info))) return;
     int64_t k = region_extent(p.gemm.a, 1), run = k;
     p.registers = p.gemm.a->buf->scope == SCOPE_FRAGMENT;
-    p.strips = region_extent(p.gemm.acc, 0) / p.info.m / warpgroups_of(lower);
     if (!p.registers) p.a = described(lower, stmt, false, &p.info);
     p.b = described(lower, stmt, true, &p.info);
+    share(&p, stmt);
     check_order(&p, stmt);
     if (!p.registers && p.a.k_major) run = p.a.panels.columns;
     if (p.b.k_major && p.b.panels.columns < run) run = p.b.panels.columns;
     EXPECT(lower->context->failure, run > 0 && run % p.info.k == 0, "%lld columns of k in a panel", (long long)run);
-    EXPECT(lower->context->failure, p.strips * p.info.m * warpgroups_of(lower) == region_extent(p.gemm.acc, 0),
-           "%lld rows are no strips of %lld warpgroups", (long long)region_extent(p.gemm.acc, 0),
-           (long long)warpgroups_of(lower));
-    bool fenced = out->count > 0 && is_call(vec_last(out), OP_WGMMA_COMMIT);   // by the previous gemm
-    if (!fenced) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
+    if (!is_fenced(out)) block_call(arena, out, stmt->loc, OP_WGMMA_FENCE, 0, NULL);
     for (int64_t at = 0; at < k; at += run)
         for (int64_t strip = 0; strip < p.strips; strip++)
             push_runs(&p, strip, at, (run < k - at ? run : k - at) / p.info.k, out);

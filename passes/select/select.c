@@ -317,7 +317,8 @@ static bool role_wgmma(Selector *s, const Stmt *stmt) {
         REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, role->role.name, why);
         return false;
     }
-    return region_extent(gemm.acc, 0) % (role->role.threads / group * info.m) == 0;
+    WgmmaSplit split;
+    return wgmma_split(s->arena, s->target, stmt, role->role.threads / group, &info, &split);
 }
 
 static bool is_role_accumulator(Selector *s, const Stmt *role, const Buf *fragment) {

@@ -393,6 +393,26 @@ const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, W
     return extent ? extent : why;
 }
 
+// Columns of the right operand begin at a swizzle pattern for each warpgroup.
+static bool columns_split(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, int64_t columns) {
+    GemmOp op = gemm_of(gemm);
+    TmaPanels panels;
+    if (op.a->buf->scope != SCOPE_SHARED || wgmma_panels_problem(arena, gemm, info, true, &panels)) return false;
+    return columns % (op.b->transposed ? tma_facts.swizzle_rows : panels.columns) == 0;
+}
+
+bool wgmma_split(Arena *arena, const Target *target, const Stmt *gemm, int64_t warpgroups, WgmmaInfo *info,
+                 WgmmaSplit *out) {
+    GemmOp op = gemm_of(gemm);
+    int64_t strips = region_extent(op.acc, 0) / info->m, columns = region_extent(op.acc, 1);
+    for (out->m = warpgroups; strips % out->m || warpgroups % out->m;) out->m--;
+    out->n = warpgroups / out->m;
+    if (out->n == 1) return true;
+    WgmmaInfo whole = *info;
+    return columns % out->n == 0 && columns_split(arena, gemm, &whole, columns / out->n) &&
+           gemm_wgmma(target, gemm, columns / out->n, info);
+}
+
 // ---- the order of k ----
 
 static bool takes_pairs(const Stmt *gemm) {

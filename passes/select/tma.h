@@ -77,6 +77,13 @@ const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, 
 const char *wgmma_panels_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right, TmaPanels *out);
 // The same as wgmma_problem to be read: with the numbers, where an extent of the tile is the reason.
 const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info);
+// How warpgroups share such a gemm: rows first; where these are too few, `n` of them the columns, too, for which a is in
+// shared memory. *info becomes that of a warpgroup's columns.
+typedef struct WgmmaSplit {
+    int64_t m, n;
+} WgmmaSplit;
+bool wgmma_split(Arena *arena, const Target *target, const Stmt *gemm, int64_t warpgroups, WgmmaInfo *info,
+                 WgmmaSplit *out);
 // Whether the right operand of a wgmma gemm has paired k (WgmmaInfo.k_paired), as then has the left one in registers:
 // if that saves conversions, and only such MMAs and threads access the tile.
 bool wgmma_pairs(Arena *arena, const Func *kernel, const Stmt *gemm, const WgmmaInfo *info);
