@@ -316,7 +316,7 @@ def parse():
 
 
 # Seconds that a row takes in addition to its rounds (operands, reference, choosing, the peers' compilers), seen on an H200.
-SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "attention": 2.5, "backward": 4, "attention_fp8": 3, "family": 9, "decode": 3, "layers": 3, "rows": 2.5,
+SECONDS = {"gemm": 2, "orders": 1.5, "fp8": 1.5, "fused": 4, "weights": 4, "dense": 2.5, "attention": 2.5, "backward": 4, "attention_fp8": 3, "family": 9, "decode": 3, "layers": 3, "rows": 2.5,
            "more_rows": 2.5}
 
 

@@ -2,6 +2,7 @@
 import torch
 import torch.nn.functional as F
 
+import cublaslt
 import peers
 from rows import compiled
 from table import BF16, FLOAT8, Choice, Own, Problem, bench, poisoned, random
@@ -105,11 +106,38 @@ def gemm_fp8_blocks(m, n, k):
 WEIGHTS = [(16, 64, 128, 4, 4), (16, 128, 128, 4, 4), (64, 64, 128, 4, 4), (64, 128, 128, 3, 8), (128, 128, 128, 3, 8)]
 
 
+ROWS = (1, 16, 64, 128, 256, 512, 1024, 2048, 4096)
+DENSE = [(m, 8192, 8192) for m in ROWS] + [(m, n, k) for n, k in ((14336, 4096), (5120, 5120)) for m in (16, 256, 2048)]
+
+
+# Output, result, arguments of the kernel, the weights as 16-bit floats.
+def by_rows(m, n, k):
+    a, w, scale, c = random(m, k), random(n, k, dtype=FLOAT8), torch.rand(n, device="cuda") + 0.5, poisoned(m, n)
+    wide = w.float() * scale[:, None]
+    return c, a.float() @ wide.t(), [a, w, scale, c], wide.to(BF16)
+
+
+def unpacked(packed, scale, dtype):   # byte j of a group: the k's j and j + 64
+    n, k = packed.shape[0], packed.shape[1] * 2
+    pieces = packed.view(n, k // GROUP, GROUP // 2)
+    both = torch.cat((pieces & 15, pieces >> 4), -1).to(dtype) - 8
+    return (both * scale.t()[:, :, None].to(dtype)).view(n, k)
+
+
+def by_groups(m, n, k):
+    a, c = random(m, k), poisoned(m, n)
+    packed = torch.randint(256, (n, k // 2), device="cuda", dtype=torch.uint8)
+    scale = (torch.rand(k // GROUP, n, device="cuda") + 0.5).to(BF16)
+    wide = unpacked(packed, scale, torch.float32)
+    return c, a.float() @ wide.t(), [a, packed, scale, c], wide.to(BF16)
+
+
 @bench("weights", "TFLOP/s", THIN)
 def gemm_w8(m, n, k):
     """bf16 by e4m3 weights, a scale for each row of them"""
-    a, w, scale, c = random(m, k), random(n, k, dtype=FLOAT8), torch.rand(n, device="cuda") + 0.5, poisoned(m, n)
-    return problem(m, n, k, c, (a.float() @ w.float().t()) * scale, [Own("gemm_w8", [a, w, scale, c])],
+    c, want, arguments, _ = by_rows(m, n, k)
+    a, w, scale, _ = arguments
+    return problem(m, n, k, c, want, [Own("gemm_w8", arguments)],
                    lambda a, w: ((a @ w.to(BF16).t()) * scale).to(BF16), [a, w],
                    {"triton": Choice(peers.matmul_weights, WEIGHTS, a, w, scale, c)})
 
@@ -117,14 +145,21 @@ def gemm_w8(m, n, k):
 @bench("weights", "TFLOP/s", THIN)
 def gemm_w4(m, n, k):
     """bf16 by 4-bit weights, a scale for each 128 of a row of them"""
-    a, c = random(m, k), poisoned(m, n)
-    packed = torch.randint(256, (n, k // 2), device="cuda", dtype=torch.uint8)
-    scale = (torch.rand(k // GROUP, n, device="cuda") + 0.5).to(BF16)
-
-    def weights(packed, dtype):   # byte j of a group: the k's j and j + 64
-        pieces = packed.view(n, k // GROUP, GROUP // 2)
-        both = torch.cat((pieces & 15, pieces >> 4), -1).to(dtype) - 8
-        return (both * scale.t()[:, :, None].to(dtype)).view(n, k)
-    return problem(m, n, k, c, a.float() @ weights(packed, torch.float32).t(), [Own("gemm_w4", [a, packed, scale, c])],
-                   lambda a, packed: a @ weights(packed, BF16).t(), [a, packed],
+    c, want, arguments, _ = by_groups(m, n, k)
+    a, packed, scale, _ = arguments
+    return problem(m, n, k, c, want, [Own("gemm_w4", arguments)],
+                   lambda a, packed: a @ unpacked(packed, scale, BF16).t(), [a, packed],
                    {"triton": Choice(peers.matmul_weights, WEIGHTS, a, packed, scale, c)})
+
+
+def _rows(kernel, make):
+    @bench("dense", "TFLOP/s", DENSE, name=f"{kernel}_rows")
+    def rows(m, n, k):
+        """weights of few bits against the product by the same weights as bf16, from one row to many"""
+        c, want, arguments, wide = make(m, n, k)
+        return Problem(work=2 * m * n * k, out=c, want=want, ours=[Own(kernel, arguments)],
+                       peers={"dense": cublaslt.Best(arguments[0], wide, c)}, keep=wide)
+
+
+_rows("gemm_w8", by_rows)
+_rows("gemm_w4", by_groups)
