@@ -113,12 +113,23 @@ static Value integer_pair(PackedConvert *n, const Expr *expr, int64_t *high) {
                         "");
 }
 
+// value | bits. With the mask of `value` it is one instruction; ptxas makes two of them, since there are two constants.
+static Value place_bits(const PackedConvert *n, Value value, Value bits) {
+    if (LLVMIsAInstruction(value) == NULL || LLVMGetInstructionOpcode(value) != LLVMAnd)
+        return LLVMBuildOr(n->gen->builder, value, bits, "");
+    Value args[] = {LLVMGetOperand(value, 0), LLVMGetOperand(value, 1), bits};
+    Value placed =
+        build_pure_asm(n->gen, "lop3.b32 $0, $1, $2, $3, 0xea;", "=r,r,n,n", n->gen->types.i32, COUNT_OF(args), args);
+    mark_call(n->gen, placed, "memory");   // none: so that equal ones are one
+    return placed;
+}
+
 static bool from_integers(PackedConvert *n, const Expr *expr, Pair *out) {
     int64_t high, one = n->type == TYPE_F16 ? 0x6400 : 0x4300;   // the float whose last bit is 1
     Value value = integer_pair(n, expr, &high);
     double base = n->integers / 2;
     if (!value || (double)high >= base) return false;
-    Value placed = LLVMBuildOr(n->gen->builder, value, both_halves(n, one), "");
+    Value placed = place_bits(n, value, both_halves(n, one));
     *out = (Pair){build_bitcast(n->gen, placed, pair_type(n)), -base, 0, (double)high};
     return true;
 }
