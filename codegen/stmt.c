@@ -158,12 +158,21 @@ static void prepare_arm(Gen *gen, const Block *arm) {
     }
 }
 
-// One arrival, which needs no branch.
-static bool is_predicated(const Stmt *stmt) {
+// One arrival, under one or more conditions, which needs no branch; NULL: the statement is something else.
+static const Stmt *predicated_arrival(const Stmt *stmt) {
     const Block *then = &stmt->if_.then;
-    if (then->count != 1 || stmt->if_.otherwise.count) return false;
+    if (then->count != 1 || stmt->if_.otherwise.count) return NULL;
     const Stmt *arrive = then->items[0];
-    return is_call(arrive, OP_MBARRIER_ARRIVE) && arrive->call.count == 1 && attr_get(arrive->attrs, ATTR_PREDICATED);
+    if (arrive->kind == STMT_IF) return predicated_arrival(arrive);
+    bool predicated = is_call(arrive, OP_MBARRIER_ARRIVE) && attr_get(arrive->attrs, ATTR_PREDICATED);
+    return predicated && arrive->call.count == 1 ? arrive : NULL;
+}
+
+static void emit_predicated(Gen *gen, const Stmt *stmt, const Stmt *arrive, Value condition) {
+    OpCall call = call_of(arrive);
+    for (const Stmt *inner = stmt->if_.then.items[0]; inner != arrive; inner = inner->if_.then.items[0])
+        condition = LLVMBuildAnd(gen->builder, condition, emit_expr(gen, inner->if_.condition), "");
+    emit_arrival_if(gen, &call, condition);
 }
 
 static void emit_if(Gen *gen, Stmt *stmt) {
@@ -173,9 +182,9 @@ static void emit_if(Gen *gen, Stmt *stmt) {
         emit_arm(gen, stmt, constant != 0);
         return;
     }
-    if (is_predicated(stmt)) {
-        OpCall call = call_of(stmt->if_.then.items[0]);
-        emit_arrival_if(gen, &call, condition);
+    const Stmt *arrive = predicated_arrival(stmt);
+    if (arrive) {
+        emit_predicated(gen, stmt, arrive, condition);
         return;
     }
     prepare_arm(gen, &stmt->if_.then);

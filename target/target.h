@@ -74,7 +74,9 @@ typedef struct WgmmaCosts {
     int64_t strip_bytes;                      // of k, for which 64 rows take 2 clocks per column
     int64_t work_clocks, work_elements;       // clocks of one warpgroup per work_elements elements of other work
     int64_t hidden_clocks, hidden_elements;   // the same, hidden behind products of the next step
-    int64_t tile_clocks;                      // per tile, without its steps
+    // Of one warpgroup's chain: per convert_elements of left operands that its threads convert in registers, with the waits.
+    int64_t convert_clocks, convert_elements;
+    int64_t tile_clocks;    // per tile, without its steps
     int64_t hidden_share;   // reciprocal of the share of load time that overlaps MMA and is still charged
     int64_t alone_clocks;   // added if a CTA computes a single tile, so that nothing is loaded ahead
     int64_t alias_clocks;   // added if the epilogue is staged in an operand's tile

@@ -717,7 +717,7 @@ static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     VEC_EACH_PTR (Ring, ring, &l->rings) find_alone(l, body, ring, 0);
     channel_block(l, body);
     FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);
-    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes, true);
+    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes, true, NULL);
 }
 
 // ---- the kernel ----

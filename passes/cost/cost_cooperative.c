@@ -15,6 +15,7 @@
 #include "passes/cost/cost.h"
 #include "passes/grid/tile_order.h"
 #include "passes/lower/lower.h"
+#include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
 typedef struct Sum {
@@ -71,7 +72,17 @@ static int64_t work_elements(Arena *arena, const Target *target, const Func *ker
         elements += loop_elements(arena, stmt);
         SKIP_BODY(stmt);
     }
-    return elements / cooperative_warpgroups(target, kernel);
+    return elements / tile_warpgroups(arena, target, kernel);
+}
+
+// Of left operands in registers, which threads compute in each step.
+static int64_t converted_elements(const Func *kernel) {
+    const Stmt *loop = find_loop(kernel);
+    int64_t elements = 0;
+    if (!loop) return 0;
+    FOR_EACH_STMT (stmt, &loop->loop.body)
+        if (is_call(stmt, OP_GEMM)) elements += fragment_elements(gemm_of(stmt).a);
+    return elements;
 }
 
 static int64_t clocks_of(int64_t elements, int64_t clocks, int64_t each) {
@@ -150,6 +161,17 @@ static bool is_made_of(const Func *kernel, Buf *to, const Buf *from) {
     return false;
 }
 
+// A warpgroup converts left operands, multiplies and waits, whatever the others do. Of roles that share the steps each has
+// some of the slots; with one, it waits for each load.
+static int64_t chain_clocks(Arena *arena, const Target *target, const Func *kernel, const Sum *sum) {
+    const WgmmaCosts *costs = &target->wgmma;
+    int members, warpgroups = cooperative_warpgroups(arena, target, kernel, &members);
+    int64_t chain = clocks_of(converted_elements(kernel), costs->convert_clocks, costs->convert_elements);
+    if (chain == 0) return 0;
+    bool waits = members > 1 && loop_stages(find_loop(kernel)) / members < 2;
+    return (chain + sum->multiplying) / warpgroups + (waits ? costs->memory_clocks / members : 0);
+}
+
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
                       PingpongCost *cost) {
     Result result = result_of(kernel);
@@ -162,11 +184,12 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     *m = transposed ? columns : rows;
     *n = transposed ? rows : columns;
     Sum sum;
-    *cost = cost_pingpong(arena, target, kernel, cooperative_warpgroups(target, kernel));
+    *cost = cost_pingpong(arena, target, kernel, tile_warpgroups(arena, target, kernel));
     int64_t elements = work_elements(arena, target, kernel, &sum);
     // Loads are not entirely hidden behind the MMAs: of two tiles with equally long steps, the smaller one is faster.
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
                   clocks_of(cost->moving, 1, target->wgmma.hidden_share) + target->wgmma.latency_clocks;
+    cost->step = larger(cost->step, chain_clocks(arena, target, kernel, &sum));
     cost->k = smaller(result.k[0], result.k[1]);
     cost->hidden = false;
     return cost->k > 0;

@@ -163,7 +163,7 @@ PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func 
 }
 
 PingpongCost cost_shared_tile(Arena *arena, const Target *target, const Func *kernel) {
-    PingpongCost cost = cost_pingpong(arena, target, kernel, cooperative_warpgroups(target, kernel));
+    PingpongCost cost = cost_pingpong(arena, target, kernel, tile_warpgroups(arena, target, kernel));
     cost.hidden = false;
     cost.step += target->wgmma.latency_clocks;
     cost.power += target->wgmma.latency_clocks;

@@ -133,12 +133,19 @@ static void add_candidate(TileSearch *search, const TileChoice *choice, TileVec 
     vec_push(search->arena, tiles, *tile);
 }
 
+// Clocks of a step by what it multiplies.
+static int64_t step_rate(const TileCandidate *tile) {
+    enum { SCALE = 1 << 30 };
+    return tile->cost.step * SCALE / (tile->m * tile->n * tile->cost.k);
+}
+
 static void compare_cooperative(TileSearch *search, TileChoice *choice, const Answer *answer, TileCandidate tile) {
     const Func *kernel = answer->kernel;
     tile.alias_epilogue = answer->staging > 0 && shared_with(search, answer, 0) == tile.ring;
     if (shared_with(search, answer, 0) > search->target->shared_block) return;
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
+    if (!choice->by_rows) tile.rate = step_rate(&tile);
     if (!cooperative_has_cost(search->arena, kernel))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     add_candidate(search, choice, &choice->tiles, &tile);

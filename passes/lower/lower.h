@@ -165,6 +165,8 @@ Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // an order barrier; false: another statement
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: one of all
+// Of the warpgroup of the role, or of all its threads where it has one only.
+void lower_warpgroup_barrier(Lower *lower, Span loc, Block *out);
 
 // A parallel loop, copy, fill or transpose: the thread's values first .. first + count of its map (multiples of its
 // @vector); count 0: all.

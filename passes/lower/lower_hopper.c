@@ -192,15 +192,17 @@ static Block *push_first_thread(Store *store) {
     return block_if(store->arena, store->out, e_eq(store->arena, thread_of_warpgroup(store->lower), zero));
 }
 
-// Barrier of the warpgroup.
-static void push_barrier(Store *store) {
-    Lower *lower = store->lower;
+void lower_warpgroup_barrier(Lower *lower, Span loc, Block *out) {
     Arg args[2] = {{0}};
     if (lower->warpgroup) {
-        args[0] = arg_value(e_plus(store->arena, e_var(store->arena, lower->warpgroup), TMA_STORE_BARRIER));
-        args[1] = arg_int(store->arena, target_warpgroup(lower->target));
+        args[0] = arg_value(e_plus(lower->arena, e_var(lower->arena, lower->warpgroup), TMA_STORE_BARRIER));
+        args[1] = arg_int(lower->arena, target_warpgroup(lower->target));
     }
-    block_call(store->arena, store->out, store->loc, OP_BARRIER, COUNT_OF(args), args);
+    block_call(lower->arena, out, loc, OP_BARRIER, COUNT_OF(args), args);
+}
+
+static void push_barrier(Store *store) {
+    lower_warpgroup_barrier(store->lower, store->loc, store->out);
 }
 
 // First row of the warpgroup.
@@ -388,6 +390,8 @@ static Described described(Lower *lower, const Stmt *gemm, bool is_b, const Wgmm
 static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_t k) {
     Arena *arena = lower->arena;
     int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;   // from its start, at a whole pattern, on
+    int64_t start = 0;
+    if (o->k_major && expr_const(o->column, &start)) column += start;   // (or at a part of a panel)
     // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost; along k also within its
     // first row, which the swizzle leaves as it is.
     int64_t within = column % o->panels.columns;
@@ -395,7 +399,8 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
            o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && (o->k_major || within == 0),
            "an operand at [%lld, %lld] of '%s', whose panels are [%lld, %lld]", (long long)row, (long long)column,
            o->region->buf->name, (long long)o->panels.rows, (long long)o->panels.columns);
-    Expr *panel = e_plus(arena, e_over(arena, o->column, o->panels.columns), column / o->panels.columns);
+    Expr *first = e_plus(arena, o->column, -start);
+    Expr *panel = e_plus(arena, e_over(arena, first, o->panels.columns), column / o->panels.columns);
     Expr *eight = e_plus(arena, e_over(arena, o->row, tma_facts.swizzle_rows), row / tma_facts.swizzle_rows);
     if (o->share && o->k_major) eight = e_add(arena, e_times(arena, o->share, o->shared / 8), eight);
     else if (o->share) panel = e_add(arena, e_times(arena, o->share, o->shared / o->panels.columns), panel);

@@ -85,6 +85,10 @@ static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     }
     if (op == OP_MBARRIER_ARRIVE && lower_counted_arrival(lower, stmt, out)) return;
     if (op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
+    if (attr_get(stmt->attrs, ATTR_WARPGROUP)) {
+        lower_warpgroup_barrier(lower, stmt->loc, out);
+        return;
+    }
     Expr *guard = op_is(op, OP_CLASS_ELEMENT) ? lower_call_guard(lower, stmt->call.count, stmt->call.args) : NULL;
     block_push(lower->arena, single ? lower_single_thread(lower, guard, out) : out, stmt);
 }

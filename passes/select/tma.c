@@ -349,6 +349,13 @@ const char *wgmma_panels_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo
     return tma_matrix_problem(arena, tile, right ? order_of_k(gemm, info) : NULL, out);
 }
 
+// A part of one panel along k, of whole steps: a matrix descriptor may start there, since the swizzle is of addresses.
+static bool is_inside_panel(const RegionDim *dim, const WgmmaInfo *info, int64_t columns) {
+    int64_t start, extent;
+    if (!dim->extent || !expr_const(dim->start, &start) || !expr_const(dim->extent, &extent)) return false;
+    return extent > 0 && extent % info->k == 0 && columns % extent == 0 && start % extent == 0;
+}
+
 static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right) {
     const Region *region = right ? gemm_of(gemm).b : gemm_of(gemm).a;
     const Buf *buf = region->buf;
@@ -363,6 +370,7 @@ static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaIn
     if (why) return why;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may start at any swizzle pattern of it
         int64_t unit = d == buf->rank - 1 ? panels.columns : tma_facts.swizzle_rows;
+        if (k_major && d == buf->rank - 1 && is_inside_panel(&region->dims[d], info, unit)) continue;
         if (!region->dims[d].extent || multiple_of(NULL, region->dims[d].start) % unit != 0)
             return "an operand must start at a swizzle pattern of its tile: at a multiple of 8 rows, at a whole panel";
     }

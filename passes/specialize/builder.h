@@ -11,7 +11,9 @@
 //     cooperative.c       ... their roles: all consumer warpgroups compute one tile
 //     emit_producer.c     ... producer and transposer      emit_consumer.c   ... consumers
 //     persistent_loop.c   ... the persistent loop over tiles
-//     sink.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's body, in this order
+//     share_steps.c       ... two consumer roles for a tile of one warpgroup
+//     sink.c, split_operands.c, prefetch_loads.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's
+//                         body, in this order
 //
 // This header: helpers that both kinds use to build roles.
 #pragma once
@@ -22,6 +24,7 @@
 #include "passes/specialize/async_mma.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/map.h"
+#include "support/numbers.h"
 
 // Multicast: CTAs that share a tile, and the distance of their ranks; 0: a tile of one CTA.
 typedef struct Sharing {
@@ -35,7 +38,8 @@ typedef struct RoleBuilder {
     Groups groups;
     Stmt *grid;
     Span loc;
-    int consumers;                // compute groups, of a warpgroup each
+    int consumers;                // compute groups, of a warpgroup each; of one role, where several share steps
+    int members;                  // compute roles that share the steps of a tile (share_steps.c)
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
     Var *cta, *block;
     Expr *sections,
@@ -67,7 +71,12 @@ int64_t loaded_bytes(const Func *kernel, const Stmt *loop, Loads loads);
 Specialization cooperative_specialization(Arena *arena, const Target *target, const Func *kernel);
 // One statement of the kernel (or one of each branch) writes the buffer, and no CTA reads it after that.
 bool written_last(Arena *arena, const Func *kernel, const Buf *buf);
-int cooperative_warpgroups(const Target *target, const Func *kernel);   // consumer warpgroups
+// Consumer warpgroups, and the roles among them that share the steps of a tile.
+int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kernel, int *members);
+static inline int tile_warpgroups(Arena *arena, const Target *target, const Func *kernel) {
+    int members;
+    return cooperative_warpgroups(arena, target, kernel, &members);
+}
 bool cooperative_equal_tiles(Arena *arena,
                              const Func *kernel);   // all tiles have the same number of steps: CTAs are persistent
 bool specialize_cooperative(PassContext *context, Func *kernel);   // false: it cannot be any more
@@ -87,6 +96,23 @@ Expr *common_trips(Arena *arena, const Block *work, const Stmt *loop);
 
 // The last MMA of an iteration, with A in registers, moves behind the first MMA of the next one (mma_pipelining.c).
 void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
+
+// Two roles may share the steps of a tile of 64 rows (share_steps.c).
+enum { SHARED_STEPS = 2 };
+bool may_share_steps(Arena *arena, const Func *kernel);
+int64_t shared_steps_bytes(const Func *kernel);   // of shared memory in which they add their accumulators
+Buf *declare_sum(RoleBuilder *p, Block *out);     // this memory
+Var *push_first_step(RoleBuilder *p, int member, Block *out);
+// The consumer's work becomes that of one member: each second step, then the sum, and the epilogue by the first one.
+void share_steps(RoleBuilder *p, int member, Var *first_step, Buf *sum, Block *work);
+
+// Left operands that threads convert in registers become pieces along k (split_operands.c).
+void split_operands(Arena *arena, const Target *target, Block *role, const Map *consumes);
+bool converts_tile(Arena *arena, const Stmt *stmt, const Buf *buf);   // in shared memory to the whole fragment
+bool multiplies_converted(Arena *arena, const Block *body);           // all its MMAs have such left operands
+
+// Vectors that an iteration loads from global memory into registers come an iteration ahead (prefetch_loads.c).
+void prefetch_loads(Arena *arena, Block *block);
 
 // Order barriers between consumer warpgroups around the MMAs of a loop with one row of MMAs per iteration
 // (order_barriers.c).
@@ -163,6 +189,7 @@ static inline void push_range(RoleBuilder *p, Expr *x, Expr *low, Expr *end, Blo
 typedef struct Counter {
     Var *slot, *parity;
     int64_t slots;
+    int64_t stride;   // of the role's slots; 0: it has all
 } Counter;
 
 static inline Counter push_counter(RoleBuilder *p, const char *prefix, int64_t slots, int parity, Block *out) {
@@ -189,7 +216,12 @@ static inline void push_slot_wait(RoleBuilder *p, Buf *bar, const Counter *count
 
 static inline void push_advance(RoleBuilder *p, const Counter *counter, Block *out) {
     Arena *a = p->arena;
-    if (counter->slot) {
+    if (counter->slot && counter->stride > 1) {
+        Expr *slot = e_var(a, counter->slot);
+        block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, counter->stride))));
+        out = block_if(a, out, e_ge(a, slot, small(p, counter->slots)));
+        block_push(a, out, s_assign(a, counter->slot, e_sub(a, slot, small(p, counter->slots))));
+    } else if (counter->slot) {
         Expr *slot = e_var(a, counter->slot);
         block_push(a, out, s_assign(a, counter->slot, e_add(a, slot, small(p, 1))));
         out = block_if(a, out, e_eq(a, slot, small(p, counter->slots)));
@@ -261,7 +293,8 @@ static inline void set_grid(RoleBuilder *p, Expr *ctas, int producers, Block bod
            producers);
     grid->grid.iters = NEW(p->arena, Iter);
     *grid->grid.iters = (Iter){p->cta, integer(p, 0), ctas, integer(p, 1)};
-    grid->grid.threads = integer(p, (producers + p->consumers) * target_warpgroup(p->context->target));
+    int warpgroups = producers + p->consumers * (int)larger(p->members, 1);
+    grid->grid.threads = integer(p, warpgroups * target_warpgroup(p->context->target));
     grid->grid.body = body;
 }
 

@@ -49,6 +49,11 @@ void push_counters(Maker *m, Block *out) {
         bool fills = ring->producer == m->role, concerns = fills || ring->consumer == m->role;
         if (!concerns || (m->own && ring != m->own)) continue;
         ring->counter = push_counter(m->builder, ring_text(m, ring, ""), ring->slots, fills, out);
+        if (!fills && m->builder->members > 1) {
+            ring->counter.stride = m->builder->members;
+            Expr *first = small(m->builder, m->member);
+            if (m->member > 0) block_push(m->plan->arena, out, s_assign(m->plan->arena, ring->counter.slot, first));
+        }
         if (!fills || !ring->lag) continue;
         ring->started = var_new(m->plan->arena, ring_text(m, ring, "started"), VAR_MUTABLE, TYPE_I32, m->builder->loc);
         block_push(m->plan->arena, out, s_var(m->plan->arena, ring->started, small(m->builder, 0)));
@@ -149,7 +154,7 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     int64_t shared = 0;
     const Stmt *store;
     VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->space;
-    Specialization how = {.kind = WS_COOPERATIVE, .consumers = plan->consumers};
+    Specialization how = {.kind = WS_COOPERATIVE, .sharers = plan->consumers};
     shared += specialized_staging(plan->arena, plan->target, kernel, &how);
     if (shared <= plan->target->shared_block) return;
     TileRing *ring = cooperative_staged(plan, &store);
@@ -177,6 +182,7 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
                      .block = grid->grid.iters[0].var};
     p.groups = kernel_groups(kernel);
     p.consumers = plan.consumers;
+    p.members = plan.members;
     Maker maker = {.builder = &p, .plan = &plan, .consumes = map_new(a)};
     Block body = {0}, hoisted = {0};
     TileClaim claim = grid_claim(grid);
@@ -191,12 +197,13 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
     stage_in_tile(&maker, kernel);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);
     VEC_EACH_PTR (RoleTile, tile, &plan.tiles) block_push(a, &body, s_decl(a, tile->buf));
+    if (p.members > 1) maker.sum = declare_sum(&p, &body);
     push_group_barriers(&maker, &body);
     make_tiles(&p, claim.kind, sections ? &hoisted : NULL, &body);
     share_warps(&maker);
     push_setup(&maker, &body);
     push_filling_roles(&maker, kernel, &body);
-    push_compute_role(&maker, kernel, &body);
+    push_compute_roles(&maker, kernel, &body);
     set_grid(&p, persistent ? persistent_ctas(&p) : grid->grid.iters[0].end, plan.producers, body);
     return true;
 }

@@ -103,8 +103,11 @@ static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     TileRing *ring = map_get(m->consumes, stmt);
     if (ring && (ring->by_threads || !has_all_waited(m, ring, out))) {
         // (so that an MMA of it needs no barrier of its own)
-        if (wrote_operand(m, out)) block_call(mapper->arena, out, m->builder->loc, OP_FENCE_ASYNC, 0, NULL);
+        bool wrote = wrote_operand(m, out);
+        if (wrote) block_call(mapper->arena, out, m->builder->loc, OP_FENCE_ASYNC, 0, NULL);
         block_barrier(mapper->arena, out, m->builder->loc);
+        // Each warpgroup arrives for itself, so it need not wait for the others.
+        if (!wrote) attr_set_ints(mapper->arena, &vec_last(out)->attrs, ATTR_WARPGROUP, 0, NULL);
     }
     if (ring && ring->store) push_store_wait(mapper->arena, m->builder->loc, out);
     block_push(mapper->arena, out, stmt);
@@ -143,23 +146,89 @@ static void find_operands(Maker *m, const Block *work) {
     }
 }
 
-void push_compute_role(Maker *m, const Func *kernel, Block *out) {
+// ---- MMAs in flight across iterations (async_mma.c) ----
+
+static bool can_lag(void *user, const Stmt *arrival) {
+    const TileRing *ring = map_get(((Maker *)user)->consumes, arrival);
+    return ring->slots > larger(ring->counter.stride, 1) && !ring->by_threads && !ring->store;
+}
+
+// A wait for a tile between MMAs moves before the first one: ptxas serialises MMAs that are in flight across loops (C7513).
+static bool may_pass(const Maker *m, const Stmt *stmt, const Stmt *wait) {
+    const TileRing *ring = map_get(m->consumes, stmt);
+    if (ring) return can_lag((void *)m, stmt) && ring->full != wait_of(wait).bar->buf;
+    return is_loop(stmt, LOOP_PARALLEL) || is_call(stmt, OP_COPY) || is_wgmma(stmt) || is_scalar(stmt) ||
+           stmt->kind == STMT_DECL;
+}
+
+static void hoist_waits_of(const Maker *m, Block *body) {
+    int first = 0;
+    while (first < body->count && !is_wgmma(body->items[first])) first++;
+    if (first == body->count || !multiplies_converted(m->plan->arena, body)) return;
+    for (int i = first + 1; i < body->count; i++) {
+        Stmt *wait = body->items[i];
+        if (!is_call(wait, OP_MBARRIER_WAIT)) continue;
+        int to = i;
+        while (to > first && may_pass(m, body->items[to - 1], wait)) to--;
+        if (to > first) return;
+        block_remove(body, i);
+        block_insert(m->plan->arena, body, first++, wait);
+    }
+}
+
+static void hoist_waits(const Maker *m, Block *block) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (!is_loop(stmt, LOOP_PARALLEL))
+            FOR_EACH_BODY (body, stmt) hoist_waits(m, body);
+        if (is_loop(stmt, LOOP_SERIAL)) hoist_waits_of(m, &stmt->loop.body);
+    }
+}
+
+static Stmt *lagging_arrival(void *user, const Stmt *arrival) {
+    Maker *m = user;
+    Arena *a = m->plan->arena;
+    RoleBuilder *p = m->builder;
+    const TileRing *ring = map_get(m->consumes, arrival);
+    int64_t stride = larger(ring->counter.stride, 1);
+    Expr *slot = e_var(a, ring->counter.slot), *around = e_lt(a, slot, small(p, stride));
+    Expr *before = e_add(a, slot, e_select(a, around, small(p, ring->slots - stride), small(p, -stride)));
+    Stmt *lagging = clone_stmt(a, NULL, arrival);
+    ARG(lagging, MBARRIER_ARRIVE, bar) = element(p, ring->empty, e_cast(a, TYPE_I64, before));
+    attr_set_ints(a, &lagging->attrs, ATTR_PREDICATED, 0, NULL);   // in the condition of the first iteration
+    return lagging;
+}
+
+static void advance_ring(void *user, const Stmt *arrival, Block *out) {
+    Maker *m = user;
+    TileRing *ring = map_get(m->consumes, arrival);
+    push_advance(m->builder, &ring->counter, out);
+}
+
+static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     RoleBuilder *p = m->builder;
     const ThreadGroup *group = &p->groups.of[GROUP_COMPUTE];
-    Stmt *role = push_role(p, "compute", group->count * group->threads, group->registers, out);
+    const char *name = p->members > 1 ? arena_printf(p->arena, "compute%d", m->member) : "compute";
+    Stmt *role = push_role(p, name, p->consumers * group->threads, group->registers, out);
     Block work = {0};
     m->role = ROLE_COMPUTE;
+    m->buffers = (Block){0};
     push_counters(m, &role->role.body);
+    Var *first_step = p->members > 1 ? push_first_step(p, m->member, &role->role.body) : NULL;
     Block *body = push_tiles(m, role);
     compute_block(m, &p->grid->grid.body, &work);
+    if (p->members > 1) share_steps(p, m->member, first_step, m->sum, &work);
     Facts *facts = facts_new(p->arena, kernel);
     learn_scalars(facts, out);
     learn_scalars(facts, body);
     fold_zero_init(p->arena, facts, &work);
     sink_fragments(p->arena, &work);
+    split_operands(p->arena, p->context->target, &work, m->consumes);
+    prefetch_loads(p->arena, &work);
     pipeline_mma(p->arena, facts, &work, m->consumes);
     sink_scalars(p->arena, &work, m->consumes);
-    make_mma_async(p->arena, &work, m->consumes, false);
+    hoist_waits(m, &work);
+    Flight flight = {m, can_lag, lagging_arrival, advance_ring};
+    make_mma_async(p->arena, &work, m->consumes, false, &flight);
     // With transposed tiles order barriers are slower (attention in 8 bits: 0.89 to 1.01): a late tile delays all.
     find_operands(m, &work);
     bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
@@ -174,4 +243,8 @@ void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     if (m->buffers.count > 0 || m->staged) push_store_wait(p->arena, p->loc, &role->role.body);
     block_append(p->arena, &m->buffers, &role->role.body);
     role->role.body = m->buffers;
+}
+
+void push_compute_roles(Maker *m, const Func *kernel, Block *out) {
+    for (m->member = 0; m->member < m->builder->members; m->member++) push_compute_role(m, kernel, out);
 }

@@ -16,6 +16,8 @@ typedef struct Maker {
     const TileRing *own;          // the ring that a load role fills; NULL: all
     Var *number;                  // dynamic claims: of the current tile, in the current role
     bool claims;                  // this role claims
+    int member;                   // of the roles that share steps
+    Buf *sum;                     // in which they add their accumulators
     bool separate;                // each ring is loaded by warps of its own
     const Stmt *delayed, *into;   // a copy, and the loop that it moves into
 } Maker;
@@ -34,7 +36,7 @@ void push_full(Maker *m, const TileRing *ring, Block *out);   // waits for the r
 void share_warps(Maker *m);
 int64_t filling_arrivals(const TileRing *ring);
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);
-void push_compute_role(Maker *m, const Func *kernel, Block *out);   // emit_consumer.c
+void push_compute_roles(Maker *m, const Func *kernel, Block *out);   // emit_consumer.c
 
 // ---- tiles (persistent_loop.c) ----
 // Adds the persistent loop over tiles and returns its body; with one tile per CTA, the body of the role.

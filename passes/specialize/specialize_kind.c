@@ -311,7 +311,8 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
         const char *why;
         if (!stores_tile(arena, target, kernel, stmt, &store, &why)) continue;
         int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
-        bytes += how->consumers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
+        int stagers = how->kind == WS_COOPERATIVE ? how->sharers : how->consumers;
+        bytes += stagers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
     }
     return bytes;
 }

@@ -18,7 +18,7 @@ typedef struct Specialization {
     bool transposes, gathers;   // threads transpose or load some tile
     int consumers, producers;   // warpgroups
     int sharers;                // of one tile, of the consumers
-    int64_t slot_bytes;         // of the slots of transposed tiles
+    int64_t slot_bytes;         // of the slots of transposed tiles, or of the sum of shared steps
     bool aliases;               // an operand's tile can serve as staging for the epilogue
 } Specialization;
 

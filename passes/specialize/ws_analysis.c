@@ -438,12 +438,16 @@ static const char *plan_problem(RolePlan *plan) {
 
 // ---- warpgroups and registers ----
 
-// What the source says, or the largest number of warpgroups with equally many strips of 64 rows each.
-int cooperative_warpgroups(const Target *target, const Func *kernel) {
+// What the source says, or the largest number of warpgroups with equally many strips of 64 rows each. Of one strip two
+// share the steps.
+int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kernel, int *members) {
     int64_t asked = kernel_groups(kernel).of[GROUP_COMPUTE].count, rows = 0;
-    if (asked) return (int)asked;
     FOR_EACH_STMT (stmt, &kernel->body)
         if (is_call(stmt, OP_GEMM)) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
+    bool shares = rows == WGMMA_ROWS && (!asked || asked == SHARED_STEPS) && may_share_steps(arena, kernel);
+    *members = shares ? SHARED_STEPS : 1;
+    if (asked) return (int)asked;
+    if (shares) return SHARED_STEPS;
     for (int w = MOST_WARPGROUPS; w > 1; w--)
         if (rows / WGMMA_ROWS % w == 0 &&
             (int64_t)(MOST_PRODUCERS + w) * target_warpgroup(target) <= target->max_threads)
@@ -466,12 +470,12 @@ static bool starts_fit(const RolePlan *plan, int warpgroups) {
     return plan->widest + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
 }
 
-static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int producers) {
+static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int sharers, int producers) {
     int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
     if (!most)
         most = target->registers_thread,
         room = ROOM_ALONE;   // registers are not reallocated; the thread holds scalars too
-    return fragment_registers(target, kernel, warpgroups) + room <= most;
+    return fragment_registers(target, kernel, sharers) + room <= most;
 }
 
 // ---- the plan ----
@@ -487,12 +491,14 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (problem) return problem;
     slice_producer(plan);
     if (plan->computed) return "the addresses of its loads depend on computed values";
-    int warpgroups = plan->consumers = cooperative_warpgroups(target, kernel);
-    if (warpgroups > MOST_WARPGROUPS || plan->rows / WGMMA_ROWS % warpgroups)
+    int warpgroups = cooperative_warpgroups(arena, target, kernel, &plan->members);
+    plan->consumers = warpgroups / plan->members;
+    if (warpgroups > MOST_WARPGROUPS || plan->rows / WGMMA_ROWS % plan->consumers)
         return arena_printf(arena, "%d groups cannot share its tile: at most %d do, of whole strips of %d rows",
                             warpgroups, MOST_WARPGROUPS, WGMMA_ROWS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
-    if (!registers_fit(target, kernel, warpgroups, producers) || !starts_fit(plan, warpgroups + producers))
+    if (!registers_fit(target, kernel, warpgroups, plan->consumers, producers) ||
+        !starts_fit(plan, warpgroups + producers))
         return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
     make_groups(plan);
     return NULL;
@@ -513,12 +519,13 @@ Specialization cooperative_specialization(Arena *arena, const Target *target, co
     const Stmt *store;
     const char *why = ws_analyze(arena, target, kernel, &plan);
     if (why) return (Specialization){.why = why};
+    int64_t sum = plan.members > 1 ? shared_steps_bytes(kernel) : 0;
     return (Specialization){.kind = WS_COOPERATIVE,
                             .transposes = plan.transposes,
                             .gathers = plan_gathers(&plan),
-                            .consumers = plan.consumers,
+                            .consumers = plan.consumers * plan.members,
                             .producers = plan.producers,
                             .sharers = plan.consumers,
-                            .slot_bytes = plan.transposes ? transposed_slots(&plan, kernel) : 0,
+                            .slot_bytes = plan.transposes ? transposed_slots(&plan, kernel) : sum,
                             .aliases = cooperative_staged(&plan, &store) != NULL};
 }

@@ -49,7 +49,8 @@ typedef struct RolePlan {
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
     bool transposes;            // some tile is transposed in shared memory, by a role of its own
-    int consumers, producers;   // warpgroups that compute; that load or transpose
+    int consumers, producers;   // warpgroups that compute (of a role); that load or transpose
+    int members;                // compute roles
 } RolePlan;
 
 // Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.

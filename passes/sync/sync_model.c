@@ -752,7 +752,9 @@ static bool is_sync(const Stmt *stmt) {
 static bool sync_op_of(const Stmt *stmt, SyncOp *op, int64_t *groups) {
     *groups = 0;
     switch (stmt->call.op) {
-    case OP_BARRIER: *op = SYNC_BARRIER; return !stmt->call.count || !ARG(stmt, BARRIER, id).value;
+    case OP_BARRIER:
+        *op = SYNC_BARRIER;
+        return !attr_get(stmt->attrs, ATTR_WARPGROUP) && (!stmt->call.count || !ARG(stmt, BARRIER, id).value);
     case OP_CP_ASYNC_COMMIT: *op = SYNC_COMMIT; return true;
     case OP_CP_ASYNC_WAIT: *op = SYNC_WAIT; return expr_const(ARG(stmt, CP_ASYNC_WAIT, n).value, groups);
     case OP_FENCE_ASYNC: *op = SYNC_FENCE; return true;
