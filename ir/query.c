@@ -242,6 +242,15 @@ Expr *expr_divisor(const Expr *expr) {
     return by && !expr_const(by, &constant) ? by : NULL;
 }
 
+static bool has_divisor(const Expr *expr, const void *what) {
+    (void)what;
+    return expr_divisor(expr) != NULL;
+}
+
+bool expr_divides(const Expr *expr) {
+    return any_expr(expr, has_divisor, NULL);
+}
+
 bool is_single_thread(const Stmt *stmt) {
     if (stmt->kind == STMT_STORE)
         return stmt->store.buf->scope != SCOPE_LOCAL && stmt->store.buf->scope != SCOPE_FRAGMENT;

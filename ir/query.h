@@ -117,6 +117,7 @@ bool expr_calls(const Expr *expr, OpId op);
 bool is_single_thread(const Stmt *stmt);   // a store, an operation on memory, print
 bool binds_effect(const Stmt *stmt);    // a let, var or assignment of such an operation's result, which all threads get
 Expr *expr_divisor(const Expr *expr);   // of an integer division, where it is no constant; NULL: none
+bool expr_divides(const Expr *expr);    // it, or what it is made of, divides by what may be 0
 bool expr_is_pure(const Expr *expr);    // its evaluation has no effect, so it may be dropped
 bool block_loads(const Block *block, const Buf *buf);         // an element of it, in an expression
 bool region_uses_var(const Region *region, const Var *var);   // where it begins

@@ -32,11 +32,6 @@ typedef struct Hoist {
 
 // ---- what can move ----
 
-static bool divides(const Expr *expr, const void *what) {
-    (void)what;
-    return expr_divisor(expr) != NULL;
-}
-
 static bool may_trap(const Expr *expr, const void *facts) {
     Expr *by = expr_divisor(expr);
     if (!by) return false;
@@ -45,7 +40,7 @@ static bool may_trap(const Expr *expr, const void *facts) {
 }
 
 static bool moves(const Hoist *h, const Expr *expr) {
-    return type_is_int(expr->type) && any_expr(expr, divides, NULL) && expr_is_stable(expr) && expr_is_pure(expr) &&
+    return type_is_int(expr->type) && expr_divides(expr) && expr_is_stable(expr) && expr_is_pure(expr) &&
            !expr_uses_any(expr, h->bound) && !any_expr(expr, may_trap, h->facts);
 }
 

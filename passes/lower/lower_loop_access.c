@@ -193,10 +193,17 @@ bool can_start(const Version *version) {
     return bytes == 4 || bytes == 8 || bytes == 16;   // widths of cp.async (PTX ISA, cp.async)
 }
 
-// The index of the load at dim d; for a gather the value that load_indices has read.
+// The index of the load at dim d. The copy starts whatever the source's condition, so that guards the index's divisions.
+static Expr *own_index(Version *version, const TileAccess *load, int d) {
+    Expr *index = version_expr(version, load->indices[d]);
+    if (!load->condition || !expr_divides(index)) return index;
+    return e_select(version->arena, version_expr(version, load->condition), index, e_zero(version->arena, index->type));
+}
+
+// For a gather the value that load_indices has read.
 static Expr *start_index(Version *version, const TileAccess *load, int d) {
     Buf *read = map_get(version->indices, load->indices[d]);
-    return read ? e_load1(version->arena, read, version->number) : version_expr(version, load->indices[d]);
+    return read ? e_load1(version->arena, read, version->number) : own_index(version, load, d);
 }
 
 // Whether the group begins before the row: cp_async can leave out its last elements, not its first. NULL: no group does, or all of it lies
@@ -263,7 +270,7 @@ void load_indices(Version *version, int64_t unrolled, Block *out) {
     for (int d = 0; d < load->count; d++) {
         Buf *read = map_get(version->indices, load->indices[d]);
         if (!read) continue;
-        Expr *index = e_cast(arena, TYPE_I64, version_expr(version, load->indices[d]));
+        Expr *index = e_cast(arena, TYPE_I64, own_index(version, load, d));
         block_store1(arena, body, read, number, index);
     }
     facts_release(version->lower->facts, mark);

@@ -59,15 +59,9 @@ static bool depends(const Space *space, const Expr *expr) {
     return false;
 }
 
-// A division by a number that may be 0.
-static bool may_trap(const Expr *expr, const void *what) {
-    (void)what;
-    return expr_divisor(expr) != NULL;
-}
-
 // It may be evaluated before the loop, whatever condition stands before it.
 static bool may_be_early(const Expr *expr) {
-    return !any_expr(expr, may_trap, NULL) && expr_is_stable(expr);
+    return !expr_divides(expr) && expr_is_stable(expr);
 }
 
 // Puts in the ends of the indices at which a - b is largest (or smallest). False when it is not affine.
