@@ -62,6 +62,7 @@ static const Target targets[] = {
                .work_elements = 174,
                .convert_clocks = 700,
                .convert_elements = 4096,
+               .convert_pieces = 4,
                .hidden_clocks = 7,
                .hidden_elements = 900,
                .tile_clocks = 3800,

@@ -76,12 +76,13 @@ typedef struct WgmmaCosts {
     int64_t hidden_clocks, hidden_elements;   // the same, hidden behind products of the next step
     // Of one warpgroup's chain: per convert_elements of left operands that its threads convert in registers, with the waits.
     int64_t convert_clocks, convert_elements;
-    int64_t tile_clocks;    // per tile, without its steps
-    int64_t hidden_share;   // reciprocal of the share of load time that overlaps MMA and is still charged
-    int64_t alone_clocks;   // added if a CTA computes a single tile, so that nothing is loaded ahead
-    int64_t alias_clocks;   // added if the epilogue is staged in an operand's tile
-    int64_t wait_clocks;    // per step, without its work
-    int64_t uneven;         // share of a tile, in 1/1024, by which the work of persistent CTAs differs
+    int64_t convert_pieces;   // of a step, that are converted and multiplied in turn: more, and each waits for itself
+    int64_t tile_clocks;      // per tile, without its steps
+    int64_t hidden_share;     // reciprocal of the share of load time that overlaps MMA and is still charged
+    int64_t alone_clocks;     // added if a CTA computes a single tile, so that nothing is loaded ahead
+    int64_t alias_clocks;     // added if the epilogue is staged in an operand's tile
+    int64_t wait_clocks;      // per step, without its work
+    int64_t uneven;           // share of a tile, in 1/1024, by which the work of persistent CTAs differs
 } WgmmaCosts;
 
 // What instructions of a warp cost, in quarters of a clock of a multiprocessor: each of its four partitions issues one

@@ -45,6 +45,21 @@ const Stmt *gathering_store(const Stmt *loop);
 // The slot of the multi-buffered tile that a copy or gather fills; NULL: its tile has no slots.
 Expr *copy_slot(const Stmt *copy);
 
+// Scalars and control flow, of which one thread can execute all that is in it.
+static inline bool is_control(const Stmt *stmt) {
+    switch (stmt->kind) {
+    case STMT_LET:
+    case STMT_VAR:
+    case STMT_ASSIGN:
+    case STMT_ASSUME:
+    case STMT_IF:
+    case STMT_WHILE:
+    case STMT_BLOCK: return true;
+    case STMT_FOR: return stmt->loop.kind != LOOP_PARALLEL;
+    default: return false;
+    }
+}
+
 static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }

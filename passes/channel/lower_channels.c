@@ -19,14 +19,13 @@
 //     all else             fence_async where an asynchronous unit reads;    once a warp
 //                          warp_sync, mbarrier_arrive
 //
-// A role that does nothing but start copies by TMA is one thread, whatever its size.
+// and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, also where the group has
+// met at a barrier since its threads read the slot; behind all else one of each warp. (A warp that arrives behind its
+// reads cannot be overtaken by the next copy into the slot.) What TMA stores or adds from the slot it has read by then:
+// the thread that started it waits. A release whose slot products (async) still read arrives behind the await of their
+// accumulator, where one follows before the group waits for anything else; else the products are awaited there.
 //
-// and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, also where the group has met
-// at a barrier since its threads read the slot; behind all else one of each warp. (A warp that arrives behind its reads
-// cannot be overtaken by the next copy into the slot.) What TMA stores or adds from the slot it has read by then: the thread
-// that started it waits. A release whose
-// slot products (async) still read arrives behind the await of their accumulator, where one follows before the group
-// waits for anything else; else the products are awaited there.
+// A role that does nothing but start copies by TMA is one thread, whatever its size.
 //
 // Where one group fills and reads (`own`), the text orders what it does: slots are indices, copies become `async`, and
 // receive awaits them, but for those into tiles on which the group works before it commits. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
@@ -170,25 +169,9 @@ static bool fills_by_units(const Lowering *l, const Channel *channel) {
 static bool only_starts(const Stmt *role) {
     if (role->role.count) return false;
     FOR_EACH_STMT (stmt, &role->role.body) {
-        switch (stmt->kind) {
-        case STMT_LET:
-        case STMT_VAR:
-        case STMT_ASSIGN:
-        case STMT_ASSUME:
-        case STMT_IF:
-        case STMT_WHILE:
-        case STMT_BLOCK: break;
-        case STMT_FOR:
-            if (stmt->loop.kind == LOOP_PARALLEL) return false;
-            break;
-        case STMT_CALL: {
-            bool loads = completes_on_mbarrier(stmt) && via_is(stmt, VIA_TMA) && copy_of(stmt).dst->buf->channel;
-            if (!loads && !is_call(stmt, OP_COMMIT)) return false;
-            break;
-        }
-        default: return false;
-        }
         if (is_receive(stmt)) return false;
+        if (is_control(stmt) || is_call(stmt, OP_COMMIT)) continue;
+        if (!completes_on_mbarrier(stmt) || !via_is(stmt, VIA_TMA) || !copy_of(stmt).dst->buf->channel) return false;
     }
     return true;
 }

@@ -57,21 +57,10 @@ bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out) {
 // Work for more than one thread, or on registers of several threads.
 static bool needs_threads(const Stmt *stmt, void *user) {
     (void)user;
-    switch (stmt->kind) {
-    case STMT_LET:
-    case STMT_VAR:
-    case STMT_ASSIGN:
-    case STMT_ASSUME:
-    case STMT_IF:
-    case STMT_WHILE:
-    case STMT_BLOCK: return false;
-    case STMT_FOR: return stmt->loop.kind == LOOP_PARALLEL;
-    case STMT_CALL: {
-        OpId op = stmt->call.op;
-        return !via_is(stmt, VIA_TMA) && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
-    }
-    default: return true;
-    }
+    if (is_control(stmt)) return false;
+    if (stmt->kind != STMT_CALL) return true;
+    OpId op = stmt->call.op;
+    return !via_is(stmt, VIA_TMA) && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {

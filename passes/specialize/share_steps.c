@@ -10,14 +10,15 @@
 //         gemm(w, As[i].T, acc)          k = 2 * i + own
 //     }                                  the same, with each second slot
 //     epilogue of acc            =>  }
-//                                    own = own ^ N % 2                         of two tiles the slots follow each other
-//                                    compute1: copy(acc[:, c], sum) barrier barrier        for each c, a slice of the columns
+//                                    own = own ^ N % 2              of two tiles the slots follow each other
+//                                    for each c, a slice of the columns:
+//                                    compute1: copy(acc[:, c], sum) barrier barrier
 //                                    compute0: barrier acc[:, c] += sum barrier
 //                                    compute0: epilogue of acc
 //
-// A slot is always the same role's, so their number is even: else a role would wait for a phase two ahead of the one that
-// it knows, which has the same parity. The condition: one loop loads all tiles, and what it computes is only the accumulator, from zero on; its other
-// fragments each iteration gives anew.
+// A slot is always the same role's, so their number is even: else a role would wait for a phase two ahead of the one
+// that it knows, which has the same parity. The condition: one loop loads all tiles, and what it computes is only the
+// accumulator, from zero on; its other fragments each iteration gives anew.
 #include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/util.h"

@@ -10,8 +10,8 @@
 //                                                     gemm(w1, As[j][:, 64 +: 64].T, acc)
 //                                                     arrive(A_empty[j])
 //
-// An iteration has four pieces, if steps of k allow. async_mma.c then starts the MMAs, and leaves the last ones in flight
-// while the next iteration converts its first piece.
+// An iteration has `convert_pieces` of the target, if steps of k allow. async_mma.c then starts the MMAs, and leaves the
+// last ones in flight while the next iteration converts its first piece.
 //
 // Declined: operands that come from other fragments (a softmax), which must be whole before; operands
 // that something else uses.
@@ -81,14 +81,13 @@ static bool may_stand_between(const Split *s, const Stmt *stmt) {
     return is_scalar(stmt) || map_has(s->consumes, stmt) || is_call(stmt, OP_MBARRIER_WAIT);
 }
 
-// Of so many pieces of an iteration some are multiplied while others are converted: the registers of each are its own.
-enum { PIECES = 4 };
-
+// The registers of each piece are its own.
 static int64_t width_for(const Split *s, const WgmmaInfo *info, int64_t panel) {
     int64_t k = 0;
     FOR_EACH_ITEM (stmt, s->block)
         if (is_wgmma(stmt)) k += region_extent(gemm_of(stmt).a, 1);
-    return larger(smaller(k / PIECES, panel) / info->k * info->k, info->k);
+    int64_t pieces = larger(s->target->wgmma.convert_pieces, 1);
+    return larger(smaller(k / pieces, panel) / info->k * info->k, info->k);
 }
 
 // The statement that computes the left operand of the MMA, and the width of pieces. False: it stays whole.

@@ -241,37 +241,26 @@ static void write_condition(Writer *w, const PlanCondition *when, const PlanVari
     close_flat(w, ']');
 }
 
-// -n for n terms that are those of the variant before.
-static void put_same(Writer *w, int same, int64_t value) {
-    enum { DIGIT = 10 };
-    if (same == 1 && value < DIGIT) put_integer(w, NULL, value);
-    else if (same > 0) put_integer(w, NULL, -same);
-}
-
-// The extents, then the terms without the zeros at the end.
+// The extents, then the terms without the zeros at the end; -n for n terms that are those of the variant before.
 static void write_cost(Writer *w, const PlanVariant *v, const PlanVariant *before) {
     if (v->compared > 1) put_integer(w, "compare", v->compared);
     if (!v->cost) return;
-    LaunchCost cost = v->cost->terms, other = {0};
+    const PlanCost none = {0}, *other = before && before->cost ? before->cost : &none;
+    LaunchCost cost = v->cost->terms, known = other->terms;
     int last = COST_TERM_COUNT - 1, same = 0;
     while (last >= 0 && !*cost_term(&cost, last)) last--;
     open_flat(w, "cost", '[');
-    if (before && before->cost) {
-        other = before->cost->terms;
-        same = common_texts(v->cost->extents, COST_EXTENTS, before->cost->extents, COST_EXTENTS);
-    }
-    put_numbers(w, v->cost->extents, COST_EXTENTS, same);
-    same = 0;
+    bool compares = other != &none;
+    put_numbers(w, v->cost->extents, COST_EXTENTS,
+                compares ? common_texts(v->cost->extents, COST_EXTENTS, other->extents, COST_EXTENTS) : 0);
     for (int i = 0; i <= last; i++) {
-        if (before && before->cost && *cost_term(&cost, i) == *cost_term(&other, i)) {
-            same++;
-            continue;
-        }
-        put_same(w, same, i > 0 ? *cost_term(&cost, i - 1) : 0);
-        put_integer(w, NULL, *cost_term(&cost, i));
+        bool equal = compares && *cost_term(&cost, i) == *cost_term(&known, i);
+        same += equal;
+        if (equal && i < last) continue;
+        if (same > 0) put_integer(w, NULL, -same);
+        if (!equal) put_integer(w, NULL, *cost_term(&cost, i));
         same = 0;
     }
-    if (last >= 0) put_same(w, same, *cost_term(&cost, last));
     close_flat(w, ']');
 }
 
