@@ -21,11 +21,13 @@ static void emit_peer_arrive(Gen *gen, const OpCall *call) {
     Value address =
         CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, ARG_PLACE(gen, call, PEER_ARRIVE, bar)),
              emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, rank)));
-    Value place = LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, "");
-    build_asm(gen,
-              gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
-                                 : "mbarrier.arrive.shared::cluster.b64 _, [$0];",
-              "l,~{memory}", gen->types.none, 1, &place);
+    Value args[] = {LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, ""), NULL};
+    bool counts = HAS_ARG(call, PEER_ARRIVE, count);
+    if (counts) args[1] = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, count));
+    const char *arrive = gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0]"
+                                            : "mbarrier.arrive.shared::cluster.b64 _, [$0]";
+    build_asm(gen, arena_printf(gen->arena, "%s%s;", arrive, counts ? ", $1" : ""),
+              counts ? "l,r,~{memory}" : "l,~{memory}", gen->types.none, counts ? 2 : 1, args);
 }
 
 static Value peer_address(Gen *gen, Region *place, Value rank) {

@@ -252,13 +252,14 @@ MBarrier *mbarrier_of(Agent *agent, Cta *cta, const Place *place, int lane, bool
 }
 
 static void mbarrier_peer_arrive(Agent *agent, const Instr *in, const Call *call) {
+    const CallArg *count = call_arg(call, OPERAND_INDEX(PEER_ARRIVE, count));
     bool told = false;
     for (Mask m = in->wide ? agent->mask : 1; m && !agent->cta->machine->stop; m &= m - 1) {
         int l = __builtin_ctz(m);
         Cta *peer = cluster_peer(agent, agent->regs[CALL_ARG(call, PEER_ARRIVE, rank).slot].i[l], l);
         MBarrier *barrier = peer ? mbarrier_of(agent, peer, CALL_ARG(call, PEER_ARRIVE, bar).place, l, true) : NULL;
         if (!barrier) return;
-        arrive(agent, peer, barrier, l, 1, 0);
+        arrive(agent, peer, barrier, l, count->has_value ? agent->regs[count->slot].i[l] : 1, 0);
         told = true;
     }
     if (told && clocked(agent)) clock_tick(agent->cta, agent->first_thread / LANES);

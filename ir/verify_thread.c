@@ -44,6 +44,7 @@ static const Limit limits[] = {
     {AT(SHFL_IDX, lane), 0, WARP_LANES - 1, 1, false},
     {AT(MBARRIER_INIT, count), 1, MOST_ARRIVALS, 1, false},
     {AT(MBARRIER_ARRIVE, count), 1, MOST_ARRIVALS, 1, false},
+    {AT(PEER_ARRIVE, count), 1, MOST_ARRIVALS, 1, false},
     {AT(MBARRIER_EXPECT, bytes), 0, MOST_ARRIVALS, 1, false},
 };
 

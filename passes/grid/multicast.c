@@ -69,11 +69,22 @@ static Share share_of(Arena *arena, const Func *kernel) {
     return share;
 }
 
+static const char *const other_kernel =
+    "only kernels whose loop has nothing but loads by TMA and products by wgmma use multicast, "
+    "and no operation reaches another CTA of the cluster";
+
+// The load roles of a cluster's CTAs go through the same tiles and steps, and MMAs alone use what they load.
+static bool loads_in_step(Arena *arena, const Target *target, const Func *kernel) {
+    TileClaim claim = grid_claim(func_grid(kernel));
+    return claim.kind != CLAIM_DYNAMIC && !claim.snake && only_multiplies(arena, target, kernel);
+}
+
 // Out: what the statements of the kernel say, if the cluster can share tiles.
 static const char *problem_of(Arena *arena, const Target *target, const Func *kernel, Share *share) {
     const Stmt *grid = func_grid(kernel);
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";
+    if (!loads_in_step(arena, target, kernel)) return other_kernel;
     if (grid_cluster(grid) > target->max_cluster) return "it is larger than the target's";
     *share = share_of(arena, kernel);
     if (!share->some) return "its CTAs read no tile in common";
@@ -98,8 +109,7 @@ int64_t multicast_ctas(Arena *arena, const Func *kernel, const Stmt *copy) {
 
 const char *share_tiles(Scheduler *s, Func *kernel) {
     if (grid_cluster(s->grid) == 1) return "there is none";
-    if (planned_kind(kernel) != WS_PINGPONG)
-        return "only ping-pong GEMMs use multicast, and no operation reaches another CTA of the cluster";
+    if (planned_kind(kernel) == WS_NONE) return other_kernel;
     Share share;
     const char *problem = problem_of(s->arena, s->context->target, kernel, &share);
     if (problem) return problem;

@@ -62,14 +62,16 @@ static void lower_decl(Lower *lower, Stmt *stmt, Block *out) {
 // An arrival by each of several groups of the role's threads: the first thread of each group arrives.
 static bool lower_counted_arrival(Lower *lower, const Stmt *arrive, Block *out) {
     Arena *arena = lower->arena;
-    const Expr *count = arrive->call.count > 1 ? ARG(arrive, MBARRIER_ARRIVE, count).value : NULL;
+    int at =
+        arrive->call.op == OP_PEER_ARRIVE ? OPERAND_INDEX(PEER_ARRIVE, count) : OPERAND_INDEX(MBARRIER_ARRIVE, count);
+    const Expr *count = arrive->call.count > at ? arrive->call.args[at].value : NULL;
     int64_t groups;
     if (!count || !expr_const(count, &groups) || groups < 1 || lower->one) return false;
     EXPECT(lower->context->failure, lower->threads % groups == 0, "%lld arrivals of %lld threads", (long long)groups,
            (long long)lower->threads);
     Expr *within = e_rem(arena, lower_thread(lower), lower->threads / groups);
     Block *first = block_if(arena, out, e_eq(arena, within, e_int(arena, 0)));
-    block_call(arena, first, arrive->loc, OP_MBARRIER_ARRIVE, 1, arrive->call.args);
+    block_call(arena, first, arrive->loc, arrive->call.op, at, arrive->call.args);
     vec_last(first)->attrs = arrive->attrs;
     return true;
 }
@@ -83,7 +85,7 @@ static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
         if (arg->value) arg->value = lower_expr(lower, arg->value);
         if (arg->region) arg->region = lower_element(lower, arg->region);
     }
-    if (op == OP_MBARRIER_ARRIVE && lower_counted_arrival(lower, stmt, out)) return;
+    if ((op == OP_MBARRIER_ARRIVE || op == OP_PEER_ARRIVE) && lower_counted_arrival(lower, stmt, out)) return;
     if (op == OP_MBARRIER_WAIT && lower_leader_wait(lower, stmt, out)) return;
     if (attr_get(stmt->attrs, ATTR_WARPGROUP)) {
         lower_warpgroup_barrier(lower, stmt->loc, out);

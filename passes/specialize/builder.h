@@ -11,6 +11,7 @@
 //     cooperative.c       ... their roles: all consumer warpgroups compute one tile
 //     emit_producer.c     ... producer and transposer      emit_consumer.c   ... consumers
 //     persistent_loop.c   ... the persistent loop over tiles
+//     shared_loads.c      ... and ping-pong ones: multicast within a cluster
 //     share_steps.c       ... two consumer roles for a tile of one warpgroup
 //     sink.c, split_operands.c, prefetch_loads.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's
 //                         body, in this order
@@ -30,6 +31,7 @@
 typedef struct Sharing {
     int64_t blocks, rank_stride;
 } Sharing;
+typedef VEC(Sharing) SharingVec;
 
 typedef struct RoleBuilder {
     PassContext *context;
@@ -38,6 +40,7 @@ typedef struct RoleBuilder {
     Groups groups;
     Stmt *grid;
     Span loc;
+    int cluster;                  // CTAs that share loads; 1: none
     int consumers;                // compute groups, of a warpgroup each; of one role, where several share steps
     int members;                  // compute roles that share the steps of a tile (share_steps.c)
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
@@ -50,10 +53,9 @@ typedef struct RoleBuilder {
     // ping-pong
     Block shared, fragments, work;   // statements of one tile, sorted
     Stmt *loop;
-    int64_t slots;           // of the multi-buffered tiles
-    bool single_tile;        // a CTA has one tile: no wait for its last slots
-    int cluster;             // CTAs that share loads; 1: none
-    VEC(Sharing) sharings;   // of its tiles, distinct
+    int64_t slots;         // of the multi-buffered tiles
+    bool single_tile;      // a CTA has one tile: no wait for its last slots
+    SharingVec sharings;   // of its tiles, distinct
     Facts *facts;
     bool some_steps;   // every tile has an MMA
     Buf *full, *empty;

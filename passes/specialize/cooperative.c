@@ -35,6 +35,7 @@
 #include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
+#include "passes/specialize/shared_loads.h"
 #include <string.h>
 
 // ---- all roles ----
@@ -134,10 +135,10 @@ static void push_group_barriers(Maker *m, Block *out) {
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
-        Expr *readers = integer(p, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
+        Expr *readers = count_readers(p, &ring->sharings, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, out);
     }
-    block_publish_mbarriers(p->arena, out, false, p->loc);
+    block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
 static void find_single_use(const RolePlan *plan) {
@@ -145,6 +146,12 @@ static void find_single_use(const RolePlan *plan) {
         const RoleTile *tile = ring->tiles.items[0];
         ring->single_use = tile->live_ranges.count == 1 && tile->live_ranges.items[0].block == &plan->grid->grid.body;
     }
+}
+
+static void find_sharings(const RolePlan *plan) {
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles)
+        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+            add_sharing(plan->arena, &tile->ring->sharings, filling_stmt(plan, range));
 }
 
 // If shared memory has no space for staging, the epilogue is staged in an operand's tile; its slot becomes empty when
@@ -193,6 +200,8 @@ bool specialize_cooperative(PassContext *context, Func *kernel) {
         EXPECT(context->failure, !problem, "not cooperative without its scalars: %s", problem);
     }
     if (!persistent) find_single_use(&plan);
+    p.cluster = loads_multicast(&grid->grid.body) ? grid_cluster(grid) : 1;
+    find_sharings(&plan);
     want_few_tiles(context, kernel, grid);
     stage_in_tile(&maker, kernel);
     p.cta = var_new(a, "cta", VAR_ITER, TYPE_I64, p.loc);

@@ -1,6 +1,7 @@
 // The consumer role: all statements of the tile that other roles do not execute, with waits for its input tiles and
 // arrivals after their last use.
 #include "passes/specialize/emit_roles.h"
+#include "passes/specialize/shared_loads.h"
 
 static void push_empty(Maker *m, TileRing *ring, Block *out) {
     RoleBuilder *p = m->builder;
@@ -111,7 +112,10 @@ static void finish_consumes(StmtMapper *mapper, Stmt *stmt, Block *out) {
     }
     if (ring && ring->store) push_store_wait(mapper->arena, m->builder->loc, out);
     block_push(mapper->arena, out, stmt);
-    if (ring) push_advance(m->builder, &ring->counter, out);
+    if (!ring) return;
+    Expr *slot = slot_index(m->builder, &ring->counter);
+    tell_loaders(m->builder, &ring->sharings, ring->empty, slot, m->builder->consumers, out);
+    push_advance(m->builder, &ring->counter, out);
 }
 
 // With one tile per CTA, no role waits for the last arrivals: drops those behind all loops, unless another tile of the
@@ -150,7 +154,8 @@ static void find_operands(Maker *m, const Block *work) {
 
 static bool can_lag(void *user, const Stmt *arrival) {
     const TileRing *ring = map_get(((Maker *)user)->consumes, arrival);
-    return ring->slots > larger(ring->counter.stride, 1) && !ring->by_threads && !ring->store;
+    return ring->slots > larger(ring->counter.stride, 1) && !ring->by_threads && !ring->store &&
+           ring->sharings.count == 0;
 }
 
 // A wait for a tile between MMAs moves before the first one: ptxas serialises MMAs that are in flight across loops (C7513).

@@ -20,6 +20,7 @@
 // for it.
 #include "passes/analysis/kernel_walk.h"
 #include "passes/specialize/emit_roles.h"
+#include "passes/specialize/shared_loads.h"
 
 // The statement fills a tile of such a role.
 static bool fills(const Maker *m, const Stmt *stmt) {
@@ -124,14 +125,15 @@ static void push_last_gathered(Maker *m, const TileRing *ring, Block *out) {
 static void push_started(Maker *m, const Stmt *load, const TileRing *ring, Block *out) {
     RoleBuilder *p = m->builder;
     Stmt *started = clone_for_role(m, load);
-    block_push(p->arena, out, started);
     if (!gathers_tile(p->context->target, load)) {
         call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar),
                      element(p, ring->full, slot_index(p, &ring->counter)));
         started->call.is_async = true;
-    } else if (starts_loads(m, ring)) {
-        block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
+        push_shared_copy(p, started, out);
+        return;
     }
+    block_push(p->arena, out, started);
+    if (starts_loads(m, ring)) block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
 }
 
 static void push_load(Maker *m, const Stmt *load, Block *out) {
@@ -283,9 +285,11 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     learn_scalars(m->facts, body);
     fill_block(m, &p->grid->grid.body, body);
     push_next_tile(m, body);
-    VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
-        if (ring->lag && kind == ROLE_LOAD && (!m->own || ring == m->own))
-            push_last_gathered(m, ring, &role->role.body);
+    VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        if (kind != ROLE_LOAD || (m->own && ring != m->own)) continue;
+        if (ring->lag) push_last_gathered(m, ring, &role->role.body);
+        if (ring->sharings.count > 0) push_last_waits(p, ring->empty, &ring->counter, &role->role.body);
+    }
 }
 
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {

@@ -10,7 +10,7 @@
 // ---- can it? ----
 
 // A loop of TMA copies, then MMAs by wgmma of their tiles, and scalars.
-static bool only_multiplies(Arena *arena, const Target *target, const Stmt *loop) {
+static bool loop_multiplies(Arena *arena, const Target *target, const Stmt *loop) {
     int copies = 0, gemms = 0;
     if (loop_stages(loop) < 2 || !loop_is_plain(loop)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
@@ -66,8 +66,12 @@ static const Stmt *only_loop(Arena *arena, const Target *target, const Func *ker
     const Stmt *grid = func_grid(kernel);
     if (!grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return NULL;
     const Stmt *loop = pipelined_loop(grid);
-    if (!loop || !only_multiplies(arena, target, loop)) return NULL;
+    if (!loop || !loop_multiplies(arena, target, loop)) return NULL;
     return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(grid, loop) ? loop : NULL;
+}
+
+bool only_multiplies(Arena *arena, const Target *target, const Func *kernel) {
+    return only_loop(arena, target, kernel) != NULL;
 }
 
 // ---- trips ----

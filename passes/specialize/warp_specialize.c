@@ -30,7 +30,7 @@
 //     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
 #include "ir/schedule.h"
-#include "passes/specialize/builder.h"
+#include "passes/specialize/shared_loads.h"
 
 enum { PINGPONG_BARRIER = 1 };   // named barriers PINGPONG_BARRIER + consumer
 _Static_assert(PINGPONG_BARRIER + PINGPONG_MOST <= TMA_STORE_BARRIER,
@@ -94,90 +94,12 @@ static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter
     push_skip(p, push_tile(p, wave, subst, false, out), counter, out);
 }
 
-// ---- multicast ----
-//
-// tile-scheduler marks the copies (`@multicast`). The first of the CTAs that share a tile loads it for all of them. Its
-// slot must be empty in all of them, so consumers arrive at the loading CTA's mbarrier, too. All CTAs have the same
-// number of tiles and steps. The producer stays until all slots are empty, since the consumers of other CTAs arrive at
-// its mbarriers until the end.
-
-static Expr *rank_of(const RoleBuilder *p) {
-    return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
-}
-
-static Sharing sharing_of(const Stmt *copy) {
-    const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST);
-    return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
-}
-
-// The index of this CTA among them.
-static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
-    Expr *number = e_over(p->arena, rank_of(p), sharing->rank_stride);
-    return e_rem(p->arena, number, sharing->blocks);
-}
-
-static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
-    return e_eq(p->arena, place_among(p, sharing), integer(p, 0));
-}
-
-static void find_sharings(RoleBuilder *p) {
-    FOR_EACH_ITEM (stmt, &p->loop->loop.body) {
-        Sharing sharing = sharing_of(stmt);
-        bool known = sharing.blocks < 2;
-        VEC_EACH (const Sharing, other, &p->sharings)
-            known |= other->blocks == sharing.blocks && other->rank_stride == sharing.rank_stride;
-        if (!known) vec_push(p->arena, &p->sharings, sharing);
-    }
-}
-
-// Arrives at the loading CTA's `empty`.
-static void tell_first(RoleBuilder *p, const Sharing *sharing, Expr *slot, Block *out) {
-    Arena *a = p->arena;
-    Expr *place = place_among(p, sharing);
-    Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->rank_stride)));
-    Block *other = block_if(a, out, e_binary(a, BIN_NE, place, integer(p, 0)));
-    push_on(p, OP_PEER_ARRIVE, p->empty, slot, first, other);
-}
-
-static int64_t blocks_from(const Sharing *sharing) {
-    int64_t mask = 0;
-    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->rank_stride;
-    return mask;
-}
-
-// The multicast copy, issued by the first of the CTAs.
-static void push_for_all(RoleBuilder *p, Stmt *started, const Sharing *sharing, Block *out) {
-    Arena *a = p->arena;
-    EXPECT(p->context->failure, sharing->rank_stride > 0 && (sharing->blocks - 1) * sharing->rank_stride < p->cluster,
-           "%lld CTAs share a tile in a cluster of %d", (long long)sharing->blocks, p->cluster);
-    Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(sharing)), rank_of(p));
-    call_set_arg(a, started, OPERAND_INDEX(COPY, ctas), arg_value(mask));
-    attr_remove(&started->attrs, ATTR_MULTICAST);
-    block_push(a, block_if(a, out, is_first(p, sharing)), started);
-}
-
-// Consumers of other CTAs arrive at this CTA's mbarriers until every slot is empty: the CTA must not exit earlier.
-static void push_last_waits(RoleBuilder *p, const Counter *counter, Block *out) {
-    Expr *s;
-    Stmt *each = push_loop(p, "s", integer(p, p->slots), &s, out);
-    push_slot_wait(p, p->empty, counter, &each->loop.body);
-    push_advance(p, counter, &each->loop.body);
-}
-
-bool loads_multicast(const Block *block) {
-    FOR_EACH_STMT (stmt, block)
-        if (attr_get(stmt->attrs, ATTR_MULTICAST)) return true;
-    return false;
-}
-
 // ---- the producer ----
 
 static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     Stmt *started = clone_with_slot(p, copy, subst, counter);
-    Sharing sharing = sharing_of(copy);
     call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, p->full, slot_index(p, counter)));
-    if (sharing.blocks > 1) push_for_all(p, started, &sharing, out);
-    else block_push(p->arena, out, started);
+    push_shared_copy(p, started, out);
 }
 
 static bool is_loaded(const Func *kernel, const Stmt *stmt, Loads loads) {
@@ -211,7 +133,7 @@ static void push_load_role(RoleBuilder *p, const char *name, const ThreadGroup *
         else if (is_loaded(p->kernel, stmt, loads)) push_started_copy(p, stmt, subst, &counter, body);
     }
     push_advance(p, &counter, body);
-    if (p->cluster > 1) push_last_waits(p, &counter, &role->role.body);
+    if (p->cluster > 1) push_last_waits(p, p->empty, &counter, &role->role.body);
 }
 
 static void push_load_roles(RoleBuilder *p, Block *out) {
@@ -230,7 +152,7 @@ static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition
     Block *consume = block_if(a, out, condition);
     before = e_cast(a, TYPE_I64, before);
     push_on(p, OP_MBARRIER_ARRIVE, p->empty, before, NULL, consume);
-    VEC_EACH (const Sharing, sharing, &p->sharings) tell_first(p, sharing, before, consume);
+    tell_loaders(p, &p->sharings, p->empty, before, 1, consume);
 }
 
 static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
@@ -336,12 +258,8 @@ static void count_slots(RoleBuilder *p) {
 }
 
 static void push_setup(RoleBuilder *p, Block *out) {
-    Expr *readers = integer(p, 1);   // and the consumers of other CTAs
-    VEC_EACH (const Sharing, sharing, &p->sharings) {
-        Expr *others = integer(p, sharing->blocks - 1);
-        readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
-    }
-    push_barrier_init(p, p->slots, p->full, p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1, p->empty, readers, out);
+    int64_t writers = p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1;
+    push_barrier_init(p, p->slots, p->full, writers, p->empty, count_readers(p, &p->sharings, 1), out);
     block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }
 
@@ -382,7 +300,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     p.facts = facts_new(a, kernel);
     p.some_steps = prove(p.facts, e_lt(a, integer(&p, 0), p.loop->loop.iters[0].end));
     p.cluster = loads_multicast(&p.loop->loop.body) ? grid_cluster(grid) : 1;
-    find_sharings(&p);
+    FOR_EACH_ITEM (stmt, &p.loop->loop.body) add_sharing(a, &p.sharings, stmt);
     p.groups = kernel_groups(kernel);
     p.consumers = (int)p.groups.of[GROUP_COMPUTE].count;
     EXPECT(context->failure, p.consumers >= 1 && p.consumers <= PINGPONG_MOST, "%d consumers", p.consumers);

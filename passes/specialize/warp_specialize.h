@@ -41,6 +41,8 @@ static inline SpecializeKind planned_kind(const Func *kernel) {
 }
 
 bool loads_multicast(const Block *block);   // some load has @multicast
+// The kernel is one loop of loads by TMA and products by wgmma, with nothing else in it.
+bool only_multiplies(Arena *arena, const Target *target, const Func *kernel);
 // Of a kernel before `plan`. Groups that the source asks for are kept, or are the reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel);
 static inline bool is_cooperative_by_loop(const Specialization *how) {

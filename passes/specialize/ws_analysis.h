@@ -29,9 +29,10 @@ struct TileRing {   // tiles that are filled and emptied at the same time share 
     bool by_threads;        // some statement other than wgmma reads them
     bool single_use;        // filled a single time per CTA: the producer does not wait for empty
     RoleKind producer, consumer;
-    int64_t warps;       // of the role that loads it
-    int64_t lag;         // loads that have been started when the producer says that one has landed; 0: no cp.async
-    const Stmt *store;   // epilogue staged in its tile after the last use
+    int64_t warps;         // of the role that loads it
+    int64_t lag;           // loads that have been started when the producer says that one has landed; 0: no cp.async
+    const Stmt *store;     // epilogue staged in its tile after the last use
+    SharingVec sharings;   // with other CTAs
     Buf *full, *empty;
     Counter counter;   // of the role being built
     Var *started;      // loads, up to the lag

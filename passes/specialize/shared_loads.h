@@ -1,0 +1,14 @@
+// Loads that the CTAs of a cluster share, in the roles of ping-pong and cooperative kernels (shared_loads.c).
+#pragma once
+#include "passes/specialize/builder.h"
+
+// Adds how the copy's tile is shared, if it is and `sharings` has no such one.
+void add_sharing(Arena *arena, SharingVec *sharings, const Stmt *copy);
+// Arrivals that make a slot empty: `own` ones, and as many of each other CTA whose tiles this one loads.
+Expr *count_readers(RoleBuilder *p, const SharingVec *sharings, int64_t own);
+// Pushes a started copy: if its tile is shared, to all CTAs, by the first of them.
+void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out);
+// Behind the role's own arrival: `arrivals` more at `empty` of each CTA that loads one of the slot's tiles.
+void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *slot, int64_t arrivals, Block *out);
+// Waits until every slot is empty.
+void push_last_waits(RoleBuilder *p, Buf *empty, const Counter *counter, Block *out);
