@@ -278,7 +278,7 @@ static void make_tiles(RoleBuilder *p, bool single, Block *out) {
     if (steps) p->steps = bind(p, "steps", steps, out);
     p->ctas = p->tiles;
     p->waves = integer(p, 1);
-    p->single_tile = single;
+    p->single_tile = single && p->cluster == 1;   // (a loading CTA waits for all of its slots, until no other arrives)
     if (single) return;
     p->ctas = bind(p, "ctas", persistent_ctas(p), out);   // in terms of the grid: codegen uses this expression
     Expr *rest = e_sub(a, p->tiles, e_var(a, p->cta));    // usually one wave: the first loads wait for this
