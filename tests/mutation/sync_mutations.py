@@ -94,6 +94,8 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 22, "wgmma_wait(3);"): "a peeled step's operand has registers of its own",
+          ("gated", "sm_90a", False, 13, "mbarrier_wait(Bs_empty[i64(Bs_slot)], Bs_parity);"): "the last arrivals at Gs come behind those at Bs",
+          ("gated", "sm_90a", False, 20, "wgmma_commit();"): JOINS,
           ("products", "sm_90a", False, 13, "bulk_wait(0);"): SINGLE_STORE,
           ("products", "sm_90a", False, 14, "barrier();"): SINGLE_STORE,
           ("products", "sm_90a", False, 38, "barrier();"): WHOLE,
@@ -229,8 +231,12 @@ CASES = [
          target="sm_90a", source="lit/passes/split-k.tile"),
     Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
          + [f"test fours (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for n in (128, 125) for m, k in ((128, 64), (640, 328))]
-         + ["test uneven (M = 192, N = 64, K = 256) tolerance 2e-2;", "test uneven (M = 192, N = 192, K = 256) tolerance 2e-2;"],
+         + ["test uneven (M = 192, N = 64, K = 256) tolerance 2e-2;", "test uneven (M = 192, N = 192, K = 256) tolerance 2e-2;"]
+         + [f"test common (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136), (640, 208, 328))]
+         + [f"test single (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 128, 64), (64, 128, 448), (130, 200, 136))],
          target="sm_90a", source="lit/passes/multicast.tile"),
+    Case("gated", [], [f"test gated (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 128, 64), (256, 128, 448), (640, 264, 200))],
+         target="sm_90a", source="programs/multicast.tile", kernel="gated"),
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
          + ["test doubled (M = 320, N = 64) tolerance 0;", "test two_writers (M = 64, N = 64) tolerance 1e-4;",
             "test until (P = 4, M = 32, N = 192) { for (p in P) stop[p] = i32((p + 1) % 4); } tolerance 1e-5;",
