@@ -189,8 +189,10 @@ static void store(Sema *s, const Node *node) {
 
 static void assignment(Sema *s, const Node *node) {
     const Node *place = node->kids[0];
-    bool scalar =
-        is_view(s, place) && place->kind != N_INDEX && view_named(s, place) && view_named(s, place)->rank == 0;
+    const Symbol *named = place->kind == N_NAME ? find(s, place->text) : NULL;
+    bool handle = named && named->kind == SYMBOL_VAR && named->var->type == TYPE_SLOT;
+    bool scalar = !handle && is_view(s, place) && place->kind != N_INDEX && view_named(s, place) &&
+                  view_named(s, place)->rank == 0;
     if (place->kind == N_INDEX || scalar) store(s, node);
     else if (place->kind == N_NAME) assign_scalar(s, node);
     else diag(s->sink, place->span, T_NOT_A_PLACE);
