@@ -22,8 +22,9 @@
 // and that it is empty from what reads it: behind wgmma one thread of each warpgroup arrives, also where the group has
 // met at a barrier since its threads read the slot; behind all else one of each warp. (A warp that arrives behind its
 // reads cannot be overtaken by the next copy into the slot.) What TMA stores or adds from the slot it has read by then:
-// the thread that started it waits. A release whose slot products (async) still read arrives behind the await of their
-// accumulator, where one follows before the group waits for anything else; else the products are awaited there.
+// the thread that started it waits, and for the writes, too, where a loop may store to the same place again. A
+// release whose slot products (async) still read arrives behind the await of their accumulator, where one follows
+// before the group waits for anything else; else the products are awaited there.
 //
 // A role that does nothing but start copies by TMA is one thread, whatever its size.
 //
@@ -43,6 +44,7 @@
 #include "passes/channel/numbers.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
+#include "passes/select/tma_simple.h"
 #include "passes/specialize/async_mma.h"
 
 typedef struct Ends {                     // what a group does to the slots of a channel
@@ -51,6 +53,7 @@ typedef struct Ends {                     // what a group does to the slots of a
     int64_t threads;                      // of each
     bool by_bytes, by_threads;            // it fills them by copies that complete on mbarriers; in other ways
     bool by_wgmma, others_read, stores;   // stores: by TMA, from its slots
+    bool stores_again;                    // perhaps to the same place, so the writes of one are over before the next
     Map *stored;                          // tiles that its threads write
     Var *slot[2], *parity[2];             // of filled, of received slots; NULL: not counted
     Map *numbers[2];
@@ -128,7 +131,10 @@ static void note_use(Lowering *l, const Stmt *stmt, const Effect *effect, const 
     bool reads = effect->access == ACCESS_READ;
     if (reads && is_async_read(stmt)) map_put(l->read_async, effect->buf, effect->buf);
     if (reads && via_is(stmt, VIA_WGMMA)) ends->by_wgmma = true;
-    else if (reads) ends->others_read = true, ends->stores |= is_async_read(stmt);
+    else if (reads && is_async_read(stmt)) {
+        ends->others_read = ends->stores = true;
+        ends->stores_again |= is_shared_to_global_copy(stmt) && stores_again(l->kernel, stmt);
+    } else if (reads) ends->others_read = true;
     else if (completes_on_mbarrier(stmt)) ends->by_bytes = true;
     else {
         ends->by_threads = true;
@@ -557,7 +563,8 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     if (handle->var->kind == VAR_MUTABLE)   // the arrival may come behind the next receive
         slot = block_let(l->arena, out, handle->var->name, slot, release->loc);
     if (ends->stores)   // the thread that started the stores; the others have none
-        BLOCK_CALL(l->arena, out, release->loc, OP_BULK_WAIT, arg_int(l->arena, 0), arg_name("read"));
+        BLOCK_CALL(l->arena, out, release->loc, OP_BULK_WAIT, arg_int(l->arena, 0),
+                   ends->stores_again ? (Arg){0} : arg_name("read"));
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);

@@ -69,6 +69,7 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     if (!is_possible(lower, copy, tma_boxes_problem(tile->buf, &out->panels))) return false;
     EXPECT(lower->context->failure, rank >= 1 && rank <= TENSOR_MAP_RANK && region->count <= TENSOR_MAP_RANK,
            "a box of rank %d of a tensor of rank %d", rank, region->count);
+    out->panels.count = region_extent(tile, rank - 1) / out->panels.columns;   // a store may take some of them
     EXPECT(lower->context->failure, out->panels.columns * out->panels.count == region_extent(tile, rank - 1),
            "the panels of '%s' do not cover its rows", tile->buf->name);
     for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
@@ -82,7 +83,9 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
 static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     Expr *at[TENSOR_MAP_RANK];
     int rank = region_rank(boxes->tile);
-    for (int d = 0; d < rank; d++) at[d] = e_int(lower->arena, d + 1 < rank ? 0 : panel * boxes->panels.columns);
+    for (int d = 0; d < rank; d++) at[d] = e_int(lower->arena, 0);
+    Expr *start = lower_expr(lower, boxes->tile->dims[boxes->tile->count - 1].start);
+    at[rank - 1] = e_plus(lower->arena, start, panel * boxes->panels.columns);
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 

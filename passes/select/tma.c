@@ -201,7 +201,20 @@ const char *tma_tensor_problem(const Buf *buf) {
     return unit ? NULL : "TMA needs a contiguous last dim";
 }
 
-static const char *move_problem(const Target *target, const Region *at, const Region *tile) {
+// All rows of some of the slot's panels.
+static bool is_whole_panels(const Region *tile, const TmaPanels *panels) {
+    int last = tile->count - 1;
+    const RegionDim *columns = &tile->dims[last];
+    for (int d = tile->buf->stage_dims; d < last; d++)
+        if (!tile->dims[d].extent || !expr_is_int(tile->dims[d].start, 0) ||
+            !expr_is_int(tile->dims[d].extent, buf_extent(tile->buf, d)))
+            return false;
+    int64_t extent;
+    return columns->extent && expr_const(columns->extent, &extent) && extent % panels->columns == 0 &&
+           multiple_of(NULL, columns->start) % panels->columns == 0;
+}
+
+static const char *move_problem(const Target *target, const Region *at, const Region *tile, bool away) {
     const Buf *tensor = at->buf, *shared = tile->buf;
     TmaPanels panels;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
@@ -212,13 +225,15 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     if (why) return why;
     if (tile->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
-    return region_is_whole_slot(tile) ? tma_boxes_problem(shared, &panels) : "TMA moves whole buffers here";
+    why = tma_boxes_problem(shared, &panels);
+    bool whole = why || region_is_whole_slot(tile) || (away && is_whole_panels(tile, &panels));
+    return whole ? why : "TMA moves whole buffers here";
 }
 
 const char *tma_load_problem(const Target *target, const Stmt *copy) {
     Via via = via_of(copy);   // (select says why there are no bulk copies)
     if (via != VIA_NONE && via != VIA_TMA && via != VIA_BULK) return "@via names another mechanism";
-    return move_problem(target, copy_of(copy).src, copy_of(copy).dst);
+    return move_problem(target, copy_of(copy).src, copy_of(copy).dst, false);
 }
 
 // TMA stores rows of a view only where they are the tensor's.
@@ -230,7 +245,7 @@ static const char *stored_view_problem(const Buf *tensor) {
 const char *tma_store_problem(const Target *target, const Stmt *copy) {
     const char *why = stored_view_problem(copy_of(copy).dst->buf);
     if (why) return why;
-    return move_problem(target, copy_of(copy).dst, copy_of(copy).src);
+    return move_problem(target, copy_of(copy).dst, copy_of(copy).src, true);
 }
 
 // ---- tf32 ----

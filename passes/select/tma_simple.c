@@ -172,23 +172,74 @@ static const char *load_problem(const Stmt *copy, const TileUses *uses) {
 
 // ---- stores ----
 
-// A loop around the copy writes the same place again.
-static bool is_repeated(const Func *kernel, const Stmt *copy) {
-    FOR_EACH_STMT (loop, &func_grid(kernel)->grid.body) {
-        bool tiles = attr_get(loop->attrs, ATTR_TILE_LOOP) != NULL;
-        if ((loop->kind != STMT_WHILE && (loop->kind != STMT_FOR || tiles)) || !stmt_contains(loop, copy)) continue;
-        if (loop->kind == STMT_WHILE) return true;
-        for (int i = 0; i < loop->loop.count; i++)
-            if (!region_uses_var(copy_of(copy).dst, loop->loop.iters[i].var)) return true;
-    }
+static bool is_repeated_by(const Stmt *loop, const Stmt *copy) {
+    bool tiles = attr_get(loop->attrs, ATTR_TILE_LOOP) != NULL;
+    if ((loop->kind != STMT_WHILE && (loop->kind != STMT_FOR || tiles)) || !stmt_contains(loop, copy)) return false;
+    if (loop->kind == STMT_WHILE) return true;
+    for (int i = 0; i < loop->loop.count; i++)
+        if (!region_uses_var(copy_of(copy).dst, loop->loop.iters[i].var)) return true;
     return false;
 }
 
-static const char *store_problem(const KernelUses *uses, const Stmt *copy) {
-    if (tensor_uses(uses, buf_viewed(copy_of(copy).dst->buf)).all != 1)
-        return "its tensor is used elsewhere too: store to it in one place";
-    return is_repeated(uses->kernel, copy) ? "it may write the same elements several times: store after the loop"
-                                           : NULL;
+bool stores_again(const Func *kernel, const Stmt *copy) {
+    FOR_EACH_STMT (loop, &func_grid(kernel)->grid.body)
+        if (is_repeated_by(loop, copy)) return true;
+    return false;
+}
+
+static bool releases(const Stmt *loop, const Var *handle) {
+    FOR_EACH_STMT_IN (stmt, loop)
+        if (is_call(stmt, OP_RELEASE) && ARG(stmt, RELEASE, slot).value->var == handle) return true;
+    return false;
+}
+
+// A slot is stored to the same place again before it is given back: only that waits for the writes.
+static bool is_repeated_from_slot(const Func *kernel, const Stmt *copy) {
+    const Var *handle = copy_of(copy).src->dims[0].start->var;
+    FOR_EACH_STMT (loop, &func_grid(kernel)->grid.body)
+        if (is_repeated_by(loop, copy) && !releases(loop, handle)) return true;
+    return false;
+}
+
+// Uses of a tensor in a block, each statement by itself; -1: it is not only written. (Roles within are not entered.)
+static int writes_of(Arena *arena, const Block *block, const Buf *tensor) {
+    int count = 0;
+    FOR_EACH_STMT (stmt, block) {
+        if (stmt->kind == STMT_ROLE) {
+            SKIP_BODY(stmt);
+            continue;
+        }
+        Stmt alone = stmt_alone(stmt);
+        FOR_EACH_EFFECT (effect, arena, &alone) {
+            if (effect->buf != tensor) continue;
+            if (effect->access != ACCESS_WRITE) return -1;
+            count++;
+        }
+    }
+    return count;
+}
+
+// The only use of its tensor, but for what other roles write: nothing orders that with what this one does.
+static bool is_alone_in_role(Arena *arena, const KernelUses *uses, const Stmt *copy) {
+    const Buf *tensor = buf_viewed(copy_of(copy).dst->buf);
+    const Block *body = &func_grid(uses->kernel)->grid.body;
+    if (writes_of(arena, body, tensor) != 0) return false;
+    FOR_EACH_STMT (role, body) {
+        if (role->kind != STMT_ROLE) continue;
+        int count = writes_of(arena, &role->role.body, tensor);
+        if (count < 0 || (stmt_contains(role, copy) && count != 1)) return false;
+        SKIP_BODY(role);
+    }
+    return true;
+}
+
+static const char *store_problem(Arena *arena, const KernelUses *uses, const Stmt *copy) {
+    bool alone = empties_slot(uses, copy) ? is_alone_in_role(arena, uses, copy)
+                                          : tensor_uses(uses, buf_viewed(copy_of(copy).dst->buf)).all == 1;
+    if (!alone) return "its tensor is used elsewhere too: store to it in one place";
+    bool again =
+        empties_slot(uses, copy) ? is_repeated_from_slot(uses->kernel, copy) : stores_again(uses->kernel, copy);
+    return again ? "it may write the same elements several times: store after the loop" : NULL;
 }
 
 const char *block_add_problem(const KernelUses *uses, const Stmt *copy, bool in_shared) {
@@ -215,7 +266,7 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const KernelU
     if (!why) why = away ? tma_store_problem(target, copy) : tma_load_problem(target, copy);
     if (why) return why;
     TileUses other = uses_of(uses, tile);
-    why = away ? store_problem(uses, copy) : load_problem(copy, &other);
+    why = away ? store_problem(arena, uses, copy) : load_problem(copy, &other);
     if (!why && is_moved_by_bulk(uses->kernel, tile))
         why = "bulk copies move its tile too: use one mechanism for a tile";
     return why ? why : tile_problem(&other, tile);
@@ -225,7 +276,7 @@ const char *block_bulk_problem(Arena *arena, const Target *target, const KernelU
                                const Stmt *copy, const Stmt *loop) {
     const char *why = loop_problem(arena, uses, copy, loop);
     if (!why) why = bulk_problem(target, facts, copy);
-    if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(uses, copy);
+    if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, uses, copy);
     TileUses tile = uses_of(uses, copy_of(copy).dst->buf);
     return load_problem(copy, &tile);
 }

@@ -19,3 +19,5 @@ const char *block_bulk_problem(Arena *arena, const Target *target, const KernelU
 const char *block_add_problem(const KernelUses *uses, const Stmt *copy, bool in_shared);
 // Why TMA is not faster; NULL: it is.
 const char *tma_simple_cost(const Target *target, const Func *kernel, const Stmt *copy, const Stmt *loop);
+// Whether a loop around the copy to a tensor may write the same place again.
+bool stores_again(const Func *kernel, const Stmt *copy);
