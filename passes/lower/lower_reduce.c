@@ -1,7 +1,8 @@
 // A reduction for one thread, in three steps, by the position of the axis in the source's layout:
 //
 //     values     in the thread: part[d] = op(part[d], src[r]) over the thread's own values
-//     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit
+//     lanes      in the warp: butterflies, part[d] = op(part[d], shfl_xor(part[d], mask)) for each bit of a lane digit; bools of
+//                all lanes by a vote
 //     warps      through `scratch`[partial, element]: one lane of each warp writes its partial result, barrier, all
 //                threads read all partial results of their elements, in the same order; many partial results are split
 //                over the lanes and combined by butterflies. In a cluster the scratch has a slice per CTA (first dim):
@@ -189,7 +190,24 @@ static void reduce_digit(const Reduce *reduce, const ThreadDigit *digit, Block *
     for (int64_t step = 1; step < digit->within; step *= 2) push_butterfly(reduce, digit->weight * step, out);
 }
 
+// All lanes of the warp are asked at once.
+static void reduce_by_vote(const Reduce *reduce, Block *out) {
+    Arena *arena = reduce->c.arena;
+    Expr *slot;
+    Block *body = counted(&reduce->c, "d", reduce->count, &slot, out);
+    OpId vote = reduce->c.op == OP_REDUCE_ANY ? OP_VOTE_ANY : OP_VOTE_ALL;
+    put(reduce, slot, e_call1(arena, vote, e_load1(arena, reduce->partial, slot)), body);
+}
+
 static void reduce_lanes(const Reduce *reduce, Block *out) {
+    int64_t lanes = 1;
+    VEC_EACH (const ThreadDigit, digit, &reduce->digits)
+        if (along_axis(digit->mode, reduce->axis)) lanes *= digit->within;
+    bool asks = reduce->c.op == OP_REDUCE_ANY || reduce->c.op == OP_REDUCE_ALL;
+    if (asks && lanes == reduce->c.lower->target->warp_lanes) {
+        reduce_by_vote(reduce, out);
+        return;
+    }
     VEC_EACH (const ThreadDigit, digit, &reduce->digits)
         if (along_axis(digit->mode, reduce->axis)) reduce_digit(reduce, digit, out);
 }
