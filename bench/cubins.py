@@ -123,6 +123,10 @@ class Kernel:
         _check(library, library.tilec_select(artefact.artefact, self.handle, args, ctypes.c_size_t(len(args)), multiprocessors,
                                              ctypes.byref(selection), ctypes.byref(diagnostics)), diagnostics)
         symbol = (selection.symbol or b"").decode()
-        tuned = next((variant.get("tuned", {}) for entry in artefact.entries.values() for variant in entry["variants"]
-                      if variant.get("symbol") == symbol), {})
+        tuned, names = {}, []   # a list has the names of the variant before
+        for variant in (v for entry in artefact.entries.values() for v in entry["variants"]):
+            values = variant.get("tuned", {})
+            names = list(values) if isinstance(values, dict) else names
+            if variant.get("symbol") == symbol:
+                tuned = values if isinstance(values, dict) else dict(zip(names, values))
         return " ".join([symbol, *(f"{name}={value}" for name, value in tuned.items())])

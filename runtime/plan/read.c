@@ -380,8 +380,21 @@ static PlanCost *read_cost(Reader *r, const Json *from, const PlanVariant *befor
     return cost;
 }
 
+static void read_tuned(Reader *r, const Json *from, const PlanVariant *before, PlanVariant *v) {
+    if (!from || (from->kind != JSON_OBJECT && from->kind != JSON_ARRAY)) return;
+    bool named = from->kind == JSON_OBJECT;
+    if (!named && (!before || before->tuned.count != from->count)) {
+        refuse(r, "its plan has tuned values without names");
+        return;
+    }
+    for (int i = 0; i < from->count; i++) {
+        PlanTuned value = {named ? from->keys[i] : before->tuned.items[i].name, json_integer(&from->items[i], 0)};
+        vec_push(r->arena, &v->tuned, value);
+    }
+}
+
 static void read_variant(Reader *r, const Json *from, bool is_program, const PlanVariant *before, PlanVariant *v) {
-    const Json *tuned = json_get(from, "tuned"), *maps = json_get(from, "maps");
+    const Json *maps = json_get(from, "maps");
     read_arguments(r, from, before, v);
     JSON_EACH(map, maps)
     if (r->ok) read_map(r, map, v);
@@ -391,10 +404,7 @@ static void read_variant(Reader *r, const Json *from, bool is_program, const Pla
     v->compared = (int)json_integer(json_get(from, "compare"), 1);
     read_steps(r, json_get(from, "steps"), &v->steps);
     v->recorded = json_boolean(json_get(from, "recorded"), false);
-    for (int i = 0; tuned && tuned->kind == JSON_OBJECT && i < tuned->count; i++) {
-        PlanTuned value = {tuned->keys[i], json_integer(&tuned->items[i], 0)};
-        vec_push(r->arena, &v->tuned, value);
-    }
+    read_tuned(r, json_get(from, "tuned"), before, v);
     if (!is_program && (json_get(from, "symbol") || !json_get(from, "steps"))) read_kernel(r, from, v);
 }
 

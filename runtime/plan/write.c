@@ -278,6 +278,22 @@ static void write_arguments(Writer *w, const PlanVariant *v) {
     close_flat(w, ']');
 }
 
+static bool names_the_same(const PlanVariant *a, const PlanVariant *b) {
+    bool same = a->tuned.count == b->tuned.count;
+    for (int i = 0; same && i < a->tuned.count; i++) same = strcmp(a->tuned.items[i].name, b->tuned.items[i].name) == 0;
+    return same;
+}
+
+// Values alone if the variant before has the same names.
+static void write_tuned(Writer *w, const PlanVariant *v, const PlanVariant *before) {
+    if (v->tuned.count == 0) return;
+    bool same = before && names_the_same(v, before);
+    open_flat(w, "tuned", same ? '[' : '{');
+    for (int i = 0; i < v->tuned.count; i++)
+        put_integer(w, same ? NULL : v->tuned.items[i].name, v->tuned.items[i].value);
+    close_flat(w, same ? ']' : '}');
+}
+
 static void write_variant(Writer *w, const PlanEntry *entry, int at) {
     const PlanVariant *v = &entry->variants.items[at];
     const PlanVariant *before = v->names != at ? v - 1 : NULL;
@@ -288,11 +304,7 @@ static void write_variant(Writer *w, const PlanEntry *entry, int at) {
     write_maps(w, v);
     if (v->steps.count > 0 || !v->symbol) write_steps(w, "steps", &v->steps);
     if (v->recorded) put_true(w, "recorded");
-    if (v->tuned.count > 0) {
-        open_flat(w, "tuned", '{');
-        for (int i = 0; i < v->tuned.count; i++) put_integer(w, v->tuned.items[i].name, v->tuned.items[i].value);
-        close_flat(w, '}');
-    }
+    write_tuned(w, v, at > 0 ? v - 1 : NULL);
     if (v->symbol) write_kernel(w, v);
     close(w, '}');
 }

@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 5, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 6, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 5, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 6, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -155,7 +155,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 5, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 6, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -447,7 +447,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 5, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 6, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -461,6 +461,35 @@ static void test_empty_variant(void **state) {
     assert_non_null(plan);
     assert_null(plan->entries.items[0].variants.items[0].symbol);
     assert_non_null(plan->entries.items[0].variants.items[1].symbol);
+}
+
+// Values of tunables have the names of the variant before, if those are the same.
+static void test_tuned_values(void **state) {
+#define TUNED(VALUES) "{\"tuned\":" VALUES ",\"symbol\":\"k\",\"grid\":\"1\",\"threads\":32}"
+#define PLAN(VARIANTS)                                                                                                 \
+    "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "                  \
+    "\"variants\": [" VARIANTS "]}]}"
+    static const char text[] =
+        PLAN(TUNED("{\"A\":1,\"B\":2}") "," TUNED("{\"A\":3,\"B\":4}") "," TUNED("{\"A\":5}") "," TUNED("{\"B\":6}"));
+    static const char nameless[] = PLAN(TUNED("{\"A\":1}") "," TUNED("[1,2]"));
+    Fixture f;
+    StrBuf out;
+    setup(&f, *state);
+    sb_init(&out, f.arena);
+    const Plan *plan = plan_read(f.arena, &f.failure, f.sink, text, sizeof text - 1);
+    assert_non_null(plan);
+    plan_write(plan, &out);
+    assert_non_null(strstr(sb_text(&out), "\"tuned\":[3,4]"));
+    assert_non_null(strstr(sb_text(&out), "\"tuned\":{\"B\":6}"));
+    plan = plan_read(f.arena, &f.failure, f.sink, sb_text(&out), out.length);
+    assert_non_null(plan);
+    const PlanVariant *second = &plan->entries.items[0].variants.items[1];
+    assert_int_equal(second->tuned.count, 2);
+    assert_string_equal(second->tuned.items[1].name, "B");
+    assert_int_equal(second->tuned.items[1].value, 4);
+    assert_null(plan_read(f.arena, &f.failure, f.sink, nameless, sizeof nameless - 1));
+#undef TUNED
+#undef PLAN
 }
 
 // A plan that is cut off or has a byte changed is refused or read, never more.
@@ -493,7 +522,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -510,7 +539,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -545,7 +574,7 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
@@ -561,7 +590,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -711,7 +740,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -791,7 +820,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -816,7 +845,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 6, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -896,7 +925,7 @@ static void test_shared_conditions(void **state) {
 static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 5, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "{\"manifest\": 6, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
                      "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}], "
                      "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}",
                      variants);
@@ -1247,17 +1276,19 @@ static void test_format_of_costs(void **state) {
     sb_init(&terms, f.arena);
     sb_init(&said, f.arena);
     for (int i = 0; i < COST_TERM_COUNT; i++) sb_printf(&terms, "%s ", cost_term_name(i));
-    assert_string_equal(sb_text(&terms),
-                        "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
-                        "first_rows second_rows crossing straddle cluster_rows cluster_columns balanced uneven split "
-                        "stray load copied_rows "
-                        "copied_columns resident slice_steps read sum launch ");
+    assert_string_equal(
+        sb_text(&terms),
+        "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
+        "first_rows second_rows crossing straddle row_bytes column_bytes cached missed kept both cluster_rows "
+        "cluster_columns balanced uneven split "
+        "stray load copied_rows "
+        "copied_columns resident slice_steps read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
-    assert_int_equal(MANIFEST_FORMAT, 5);
-    static const char before[] = "{\"manifest\": 4, \"target\": \"sm_80\", \"entries\": []}";
+    assert_int_equal(MANIFEST_FORMAT, 6);
+    static const char before[] = "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
     diag_render(f.sink, 0, DIAG_TEXT, &said);
-    assert_non_null(strstr(sb_text(&said), "its plan has format 4, that of another version; this one reads format 5"));
+    assert_non_null(strstr(sb_text(&said), "its plan has format 5, that of another version; this one reads format 6"));
 }
 
 int main(void) {
@@ -1272,6 +1303,8 @@ int main(void) {
         IN_ARENA(test_program),
         IN_ARENA(test_round_trip),
         IN_ARENA(test_empty_variant),
+
+        IN_ARENA(test_tuned_values),
         IN_ARENA(test_damaged),
         IN_ARENA(test_host_eval),
         IN_ARENA(test_host_arithmetic),
