@@ -23,6 +23,10 @@
 // loads then cost up to twice as much, and a wide tile, which loads less per product, is faster. So are CTAs that share loads
 // (`cluster_rows`, `cluster_columns`); those of the last clusters may work for nothing.
 //
+// All loads of a launch take a time, too, whichever CTAs start them: each byte of A and B from the L2 cache (`cached`), and what that
+// does not keep between launches from memory (`missed`), which is faster the longer the piece of a row that is under way. Where
+// two limits are near to each other, a launch takes longer than by either (`both`).
+//
 // A launch has times in which nothing is multiplied (`rest`), so short ones are not limited. A last wave that is not
 // full is not faster (H200: 5.3 waves of 4096 cubed take as long as six).
 #pragma once
@@ -50,6 +54,12 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(second_rows, "the same, of the second")                                                                       \
     TERM(crossing, "rate of such a row in two lines of the cache")                                                     \
     TERM(straddle, "rate of such a row that starts within a sector")                                                   \
+    TERM(row_bytes, "bytes of a row in a step's loads; 0: what is loaded is not known")                                \
+    TERM(column_bytes, "the same, of a column")                                                                        \
+    TERM(cached, "rate of a byte from the L2 cache")                                                                   \
+    TERM(missed, "added rate of a byte that the L2 cache does not keep")                                               \
+    TERM(kept, "bytes that it keeps")                                                                                  \
+    TERM(both, "percent of time that two equal limits take more than one")                                             \
     TERM(cluster_rows, "CTAs of a cluster that share loads, with tiles below each other; 0: each loads for itself")    \
     TERM(cluster_columns, "the same, next to each other")                                                              \
     TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
@@ -148,6 +158,22 @@ static inline double cost_copied(const LaunchCost *c, const int64_t extents[COST
            (double)extents[COST_COLUMNS] * (double)c->copied_columns;
 }
 
+// Clocks in which the L2 cache and memory deliver all operands.
+static inline double cost_traffic(const LaunchCost *c, const int64_t extents[COST_EXTENTS], double copies,
+                                  int64_t steps) {
+    double bytes =
+        ((double)extents[COST_ROWS] * (double)c->row_bytes + (double)extents[COST_COLUMNS] * (double)c->column_bytes) *
+        (double)steps * copies;
+    double missed = cost_larger(bytes - (double)c->kept, 0);
+    return (bytes * (double)c->cached + missed * (double)c->missed) / (1 << 20);
+}
+
+// Of two limits. (Of two that differ by half, the smaller one adds a sixteenth of what an equal one does.)
+static inline double cost_limited(const LaunchCost *c, double a, double b) {
+    double most = cost_larger(a, b), share = most > 0 ? (a + b - most) / most : 0;
+    return most * (1 + share * share * share * share * (double)c->both / 100);
+}
+
 static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST_EXTENTS], int64_t multiprocessors) {
     const double unit = 1.0 / (1 << 20);
     int64_t row_tiles = cost_count(extents[COST_ROWS], c->tile_rows),
@@ -167,7 +193,8 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * off * unit;
     if (by_workspace) moved = (rows + columns) * (double)steps * (double)c->read * unit;
     powered = waves * each * cost_power(c, tiles * splits, multiprocessors) - (double)c->rest;
-    clocks = cost_larger(cost_larger(waves * loop, powered), moved);
+    moved = cost_larger(moved, cost_traffic(c, extents, copies, steps));
+    clocks = cost_limited(c, cost_larger(waves * loop, powered), moved);
     clocks += (c->hidden ? 1 : waves) * (double)c->tail + (double)c->launch;
     if (few || by_workspace) {
         double beyond = (rows - (double)extents[COST_ROWS]) * (double)column_tiles +

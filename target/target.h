@@ -54,12 +54,18 @@ typedef struct WgmmaCosts {
     int64_t latency_clocks;     // from the arrival of a slot to its release, without the instructions
     int64_t tail_clocks;        // epilogue: per column of 64 rows
     int64_t scattered_clocks;   // added per column if the epilogue stores from registers
+    int64_t sector_clocks;      // added per row of results that ends within a sector of the L2 cache
     // memory
     int64_t memory_clocks;   // latency of a load under full load
     int64_t memory_bytes;    // bandwidth of device memory, all multiprocessors
+    int64_t cached_bytes;    // bandwidth of operands that the L2 cache keeps, all multiprocessors
+    int64_t missed_bytes;    // the same, of memory, if long pieces of their rows are under way
+    int64_t short_bytes;     // a piece of so many takes twice the time of a byte of a long one
+    int64_t both_limits;     // percent of time that two equal limits of a launch take more than one
     int64_t zero_bytes;      // zeros that TMA fills in beyond a tensor's end, all multiprocessors
     // clusters and split-K
-    int64_t cluster_clocks;         // to exchange the partial tiles of a cluster
+    int64_t cluster_clocks;         // to exchange the partial tiles of a pair of CTAs
+    int64_t further_clocks;         // the same, added for each CTA of the cluster behind the second
     int64_t cluster_bytes;          // bandwidth of the L2 cache, all clusters
     int64_t peer_bytes;             // read by a CTA from the shared memory of other CTAs
     int64_t stray_clusters;         // one in this many clusters of 3+ CTAs cannot be co-scheduled

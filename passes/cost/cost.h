@@ -15,16 +15,19 @@
 #include "target/target.h"
 
 typedef struct PingpongCost {
-    int64_t step;      // clocks per step of the main loop, in the steady state
-    int64_t stream;    // the same if at most STREAM_READERS CTAs read a tile, so that most of it comes from memory
-    int64_t k;         // per step
-    int64_t bytes;     // of k per step: row length of a tile
-    int64_t loaded;    // bytes per step
-    int64_t rows;      // of these loads: as many lines, fewer where the CTAs of a cluster share them
+    int64_t step;           // clocks per step of the main loop, in the steady state
+    int64_t stream;         // the same if at most STREAM_READERS CTAs read a tile, so that most of it comes from memory
+    int64_t k;              // per step
+    int64_t bytes;          // of k per step: row length of a tile
+    int64_t loaded;         // bytes per step
+    int64_t product[2];     // rows and columns of a product; of the transposed one if operands are swapped
+    int64_t row_bytes[2];   // bytes per step of a row of its first operand, of a column of its second
+    int64_t rows;           // of these loads: as many lines, fewer where the CTAs of a cluster share them
     int cluster[2];    // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int64_t element;   // bytes of an operand's element
     int64_t moving;    // clocks of shared memory traffic per step, alone
     int64_t tail;      // clocks after the main loop of a tile
+    int64_t run;       // bytes of a row of an operand under way; 0: rows are gathered, or read several times
     int64_t fetch;     // clocks per step of the loads from the L2 cache, if all multiprocessors load
     int64_t power;     // clocks per step by what power the device has, if all multiprocessors work
     bool hidden;       // the tail overlaps the MMAs of another consumer, except for the last tile
@@ -48,6 +51,10 @@ void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool s
 
 // Amounts per clock as clocks of one amount (target/launch_cost.h); 0: no such cost.
 int64_t cost_rate(int64_t amount, int64_t per_clock);
+// The tile is the second operand of a product of the step, or that is made of it.
+bool feeds_columns(Arena *arena, const Block *step, const Buf *tile);
+// Sets what all loads of a launch take: the bytes of a row and of a column in a step, and those of a row under way (0: unknown).
+void add_traffic(const Target *target, int64_t row_bytes, int64_t column_bytes, int64_t run, LaunchCost *terms);
 // Of the variant of a kernel without facts, whose tile and depth are those of `tile`; NULL: the tile is to be filled in
 // (cost_fallback.c).
 LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel, const LaunchCost *tile);

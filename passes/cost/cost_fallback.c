@@ -22,9 +22,11 @@ typedef struct Sum {
     int64_t elements, bytes;   // loaded in a step; bytes of shared memory
     int64_t products;          // in a step
     int64_t k;                 // the same
+    int64_t loaded[2];         // bytes that a step loads of each operand
+    int64_t m, n;              // of the result
 } Sum;
 
-static Sum sum_of(const Func *kernel) {
+static Sum sum_of(Arena *arena, const Func *kernel) {
     Sum sum = {0};
     FOR_EACH_STMT (loop, &kernel->body) {
         if (!is_loop(loop, LOOP_PIPELINED)) continue;
@@ -34,11 +36,13 @@ static Sum sum_of(const Func *kernel) {
             if (match_copy(stmt, &copy) && copy.dst->buf->scope == SCOPE_SHARED) {
                 int64_t each = type_bytes(copy.dst->buf->type), bytes = region_bytes(copy.dst);
                 sum.elements += bytes / each;
+                sum.loaded[feeds_columns(arena, &loop->loop.body, copy.dst->buf)] += bytes;
                 sum.bytes += bytes * (each >= ASYNCHRONOUS ? loop_stages(loop) : 1);
             }
             if (!match_gemm(stmt, &gemm)) continue;
             sum.k = region_extent(gemm.a, 1);
-            sum.products += region_extent(gemm.acc, 0) * region_extent(gemm.acc, 1) * region_extent(gemm.a, 1);
+            sum.m = region_extent(gemm.acc, 0), sum.n = region_extent(gemm.acc, 1);
+            sum.products += sum.m * sum.n * sum.k;
         }
         SKIP_BODY(loop);
     }
@@ -47,7 +51,7 @@ static Sum sum_of(const Func *kernel) {
 
 LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel, const LaunchCost *tile) {
     const WgmmaCosts *costs = &target->wgmma;
-    Sum sum = sum_of(kernel);
+    Sum sum = sum_of(arena, kernel);
     Occupancy occupancy = occupancy_estimate(arena, kernel, target);
     int threads = (int)larger(occupancy.threads, 1);
     int64_t multiplying = sum.products / costs->products, loads = sum.elements / target->warp_lanes;
@@ -55,10 +59,13 @@ LaunchCost cost_fallback(Arena *arena, const Target *target, const Func *kernel,
     int64_t resident = smaller(target_ctas_by_registers(target, occupancy.registers + ON_THE_WAY, threads),
                                target_ctas_by_shared(target, sum.bytes));
     int64_t depth = tile ? tile->tile_depth : sum.k, units = depth == sum.k ? ceil_div(sum.k, UNIT) : 1;
-    return (LaunchCost){.tile_rows = tile ? tile->tile_rows : 0,
-                        .tile_columns = tile ? tile->tile_columns : 0,
-                        .tile_depth = depth / larger(units, 1),
-                        .step = step / larger(units, 1),
-                        .load = cost_rate(busy, target->multiprocessors) / larger(units, 1),
-                        .resident = larger(smaller(resident, target->threads_multiprocessor / threads), 1)};
+    LaunchCost cost = {.tile_rows = tile ? tile->tile_rows : 0,
+                       .tile_columns = tile ? tile->tile_columns : 0,
+                       .tile_depth = depth / larger(units, 1),
+                       .step = step / larger(units, 1),
+                       .load = cost_rate(busy, target->multiprocessors) / larger(units, 1),
+                       .resident = larger(smaller(resident, target->threads_multiprocessor / threads), 1)};
+    int64_t row_bytes = sum.loaded[0] / larger(sum.m, 1), column_bytes = sum.loaded[1] / larger(sum.n, 1);
+    add_traffic(target, row_bytes / larger(units, 1), column_bytes / larger(units, 1), row_bytes, &cost);
+    return cost;
 }

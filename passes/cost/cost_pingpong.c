@@ -45,13 +45,16 @@ typedef struct Sum {
     int64_t multiplying;   // clocks
     int64_t power;         // the same, by power
     int64_t instructions;
-    int64_t k, k_bytes;   // per step
-    int64_t loaded;       // bytes, per step
-    int64_t lines;        // the same, as lines of the L2 cache
+    int64_t k, k_bytes;    // per step
+    int64_t loaded;        // bytes, per step
+    int64_t operands[2];   // the same, of each operand
+    int64_t lines;         // the same, as lines of the L2 cache
     int64_t slots;
     int64_t columns;   // over all strips
-    int64_t rows;      // of the last MMA
+    int64_t rows, n;   // of the last MMA
     bool scattered;    // results go from registers to memory
+    bool gathers;      // rows are gathered, or windows make them
+    int64_t ragged;    // rows of results that end within a sector of the L2 cache
 } Sum;
 
 // Bytes that TMA writes: boxes with rows shorter than the widest swizzle span take as long as full ones.
@@ -69,12 +72,25 @@ static int64_t line_count(Arena *arena, const Target *target, const Func *kernel
     return bytes / target->line_bytes;
 }
 
-static void add_copy(Sum *sum, const Stmt *stmt) {
+bool feeds_columns(Arena *arena, const Block *step, const Buf *tile) {
+    FOR_EACH_STMT (stmt, step) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        if (gemm.b->buf == tile) return true;
+        FOR_EACH_STMT (made, step)
+            if (made != stmt && stmt_writes(arena, made, gemm.b->buf) && stmt_touches(arena, made, tile)) return true;
+    }
+    return false;
+}
+
+static void add_copy(Sum *sum, const Block *step, const Stmt *stmt) {
     CopyOp copy = copy_of(stmt);
     if (copy.dst->buf->scope == SCOPE_SHARED) {
+        sum->operands[feeds_columns(sum->arena, step, copy.dst->buf)] += region_bytes(copy.dst);
         sum->bytes += written_bytes(copy.dst);
         sum->loaded += region_bytes(copy.dst);
         sum->lines += line_count(sum->arena, sum->target, sum->kernel, sum->shares, stmt);
+        sum->gathers |= copy.src->buf->im2col != NULL;
     } else if (copy.src->buf->scope == SCOPE_SHARED) {
         sum->bytes += region_bytes(copy.src);
     }
@@ -88,11 +104,12 @@ static void add_gather(Sum *sum, const Stmt *loop) {
     sum->bytes += bytes;
     sum->loaded += bytes;
     sum->lines += bytes / sum->target->line_bytes;
+    sum->gathers = true;
 }
 
 static void add_gemm(Sum *sum, GemmOp gemm) {
     int64_t n = region_extent(gemm.acc, 1);
-    sum->rows = region_extent(gemm.acc, 0);
+    sum->rows = region_extent(gemm.acc, 0), sum->n = n;
     sum->k = region_extent(gemm.a, 1);
     sum->k_bytes = sum->k * type_bytes(gemm.a->buf->type);
     int64_t strips = ceil_div(sum->rows, WGMMA_ROWS),
@@ -108,7 +125,7 @@ static void add_gemm(Sum *sum, GemmOp gemm) {
 static void add_loop(Sum *sum, const Stmt *loop) {
     sum->slots = loop_stages(loop);
     FOR_EACH_STMT (stmt, &loop->loop.body) {
-        if (is_call(stmt, OP_COPY)) add_copy(sum, stmt);
+        if (is_call(stmt, OP_COPY)) add_copy(sum, &loop->loop.body, stmt);
         if (is_call(stmt, OP_GEMM)) add_gemm(sum, gemm_of(stmt));
         if (is_loop(stmt, LOOP_PARALLEL)) add_gather(sum, stmt);
     }
@@ -123,6 +140,14 @@ static bool is_scattered(const Target *target, const Stmt *stmt) {
     return is_fragment_to_global_copy(stmt) && tma_epilogue_problem(target, stmt, &store);
 }
 
+// Rows of a tile of results that share a sector of the L2 cache with the next tile's: both are written in a part.
+static int64_t ragged_rows(const Stmt *stmt) {
+    if (!is_fragment_to_global_copy(stmt)) return 0;
+    CopyOp copy = copy_of(stmt);
+    int64_t bytes = region_extent(copy.src, 1) * type_bytes(copy.dst->buf->type);
+    return bytes % COST_SECTOR == 0 ? 0 : region_extent(copy.src, 0);
+}
+
 PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
     const int *cluster = func_grid(kernel)->grid.cluster;
     bool shares = warpgroups == 1 && grid_cluster(func_grid(kernel)) > 1 && !multicast_problem(arena, target, kernel);
@@ -132,7 +157,10 @@ PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kerne
         add_loop(&sum, stmt);
         SKIP_BODY(stmt);
     }
-    FOR_EACH_STMT (stmt, &kernel->body) sum.scattered |= is_scattered(target, stmt);
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        sum.scattered |= is_scattered(target, stmt);
+        sum.ragged += ragged_rows(stmt);
+    }
     int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
     int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
     int64_t chain = sum.costs->latency_clocks + sum.instructions / warpgroups * sum.costs->instruction_clocks;
@@ -143,13 +171,17 @@ PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kerne
                           .k = sum.k,
                           .bytes = sum.k_bytes,
                           .loaded = sum.loaded,
+                          .product = {sum.rows, sum.n},
+                          .row_bytes = {sum.operands[0] / larger(sum.rows, 1), sum.operands[1] / larger(sum.n, 1)},
                           .rows = sum.lines,
                           .element = sum.k > 0 ? sum.k_bytes / sum.k : 0,
                           .fetch = sum.loaded / sum.costs->load_bytes,
                           .cluster = {shares ? larger(cluster[0], 1) : 0, shares ? larger(cluster[1], 1) : 0},
                           .moving = moving,
                           .power = sum.power + sum.loaded / sum.costs->power_bytes,
-                          .tail = sum.columns / warpgroups * column + (shares ? sum.costs->multicast_clocks : 0),
+                          .tail = sum.columns / warpgroups * column + sum.ragged * sum.costs->sector_clocks +
+                                  (shares ? sum.costs->multicast_clocks : 0),
+                          .run = sum.gathers ? 0 : sum.slots * sum.k_bytes,
                           .hidden = sum.rows > WGMMA_ROWS};
 }
 
@@ -158,7 +190,8 @@ PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func 
     if (blocks <= 1) return cost;
     cost.hidden = false;
     int64_t read = split_bytes(kernel) * (blocks - 1) / blocks;   // from the others
-    cost.tail += target->wgmma.cluster_clocks + read / target->wgmma.peer_bytes;
+    cost.tail +=
+        target->wgmma.cluster_clocks + (blocks - 2) * target->wgmma.further_clocks + read / target->wgmma.peer_bytes;
     return cost;
 }
 

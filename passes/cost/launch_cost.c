@@ -6,6 +6,18 @@ int64_t cost_rate(int64_t amount, int64_t per_clock) {
     return per_clock > 0 ? (amount * UNIT + per_clock / 2) / per_clock : 0;
 }
 
+// Of short pieces of rows, memory delivers fewer bytes.
+void add_traffic(const Target *target, int64_t row_bytes, int64_t column_bytes, int64_t run, LaunchCost *terms) {
+    const WgmmaCosts *machine = &target->wgmma;
+    if (run <= 0) return;
+    terms->row_bytes = row_bytes;
+    terms->column_bytes = column_bytes;
+    terms->cached = cost_rate(1, machine->cached_bytes);
+    terms->missed = larger(cost_rate(run + machine->short_bytes, run * machine->missed_bytes) - terms->cached, 0);
+    terms->kept = target->l2_kept;
+    terms->both = machine->both_limits;
+}
+
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
     const PingpongCost *cost = &tile->cost;
     const WgmmaCosts *machine = &target->wgmma;
@@ -25,6 +37,8 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .cluster_columns = cost->cluster[1],
                         .straddle = cost_rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
+    bool swapped = cost->product[0] != tile->m && cost->product[1] == tile->m;
+    add_traffic(target, cost->row_bytes[swapped], cost->row_bytes[!swapped], cost->run, &terms);
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
         terms.stray = machine->stray_clusters;

@@ -236,26 +236,6 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
     if (answer.kernel == kernel && can_split_k_workspace(kernel)) add_candidate(search, choice, &choice->splits, &tile);
 }
 
-// Problems (m, n, k) that the kept tiles are chosen for: square ones, others, and some whose rows lie in two lines each;
-// behind them those with few tiles of C and a long K, then random ones whose rows lie in two lines (the first large
-// multiples of 8 that bench/problems.py draws by the seed `crossing`).
-static const int64_t problems[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS][3] = {
-    {256, 256, 256},       {512, 512, 512},    {1024, 1024, 1024},   {1536, 1536, 1536},  {2048, 2048, 2048},
-    {3072, 3072, 3072},    {4096, 4096, 4096}, {6144, 6144, 6144},   {8192, 8192, 8192},  {16, 8192, 8192},
-    {32, 8192, 8192},      {48, 8192, 8192},   {64, 8192, 8192},     {96, 8192, 8192},    {128, 8192, 8192},
-    {192, 14336, 4096},    {256, 8192, 8192},  {256, 4096, 4096},    {1024, 8192, 8192},  {4096, 14336, 4096},
-    {16384, 16384, 16384}, {8192, 1024, 8192}, {8192, 8192, 1024},   {2048, 2048, 2056},  {4096, 4096, 4104},
-    {512, 8192, 4104},     {1024, 4096, 4104}, {8192, 8192, 1032},   {64, 1024, 8192},    {128, 128, 16384},
-    {128, 1024, 8192},     {256, 256, 8192},   {512, 512, 16384},    {1024, 1024, 8192},  {64, 2048, 8192},
-    {256, 1024, 4096},     {16, 1024, 4096},   {16, 1024, 28672},    {16, 2048, 8192},    {16, 4096, 4096},
-    {32, 1024, 8192},      {32, 1024, 28672},  {64, 1024, 28672},    {96, 1024, 28672},   {128, 1024, 28672},
-    {256, 1024, 8192},     {256, 1024, 28672}, {512, 1024, 28672},   {32, 4096, 4096},    {16, 2048, 2048},
-    {64, 4096, 4096},      {5928, 3968, 4344}, {352, 22760, 6832},   {108728, 3296, 560}, {277896, 1520, 1520},
-    {2696, 53600, 2256},   {360, 8192, 1448},  {14744, 33528, 3824}, {3792, 3288, 1184},  {7648, 3160, 4488},
-    {30216, 8056, 7080},   {8760, 6568, 2392}, {8184, 664, 6056},    {5352, 1944, 2104},  {2816, 4856, 5816},
-    {6336, 17448, 3208},   {4744, 1408, 7632}, {1560, 32856, 1688},  {960, 1648, 2288},   {448, 11984, 4384},
-    {22992, 624, 2800}};
-
 // The clocks of each problem from `first` on, by the evaluator that launches use.
 static void set_times(const TileSearch *search, TileVec *tiles, int first) {
     VEC_EACH (TileCandidate, tile, tiles) {
@@ -263,9 +243,10 @@ static void set_times(const TileSearch *search, TileVec *tiles, int first) {
                "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
                (long long)tile->cost.k);
         LaunchCost cost = launch_cost(search->target, tile);
-        for (int p = first; p < COUNT_OF(problems); p++) {
-            int64_t pitch = problems[p][2] * tile->cost.element;
-            int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2], pitch, pitch};
+        for (int p = first; p < ALL_PROBLEMS; p++) {
+            int64_t pitch = search_problems[p][2] * tile->cost.element;
+            int64_t extents[COST_EXTENTS] = {
+                search_problems[p][0], search_problems[p][1], 1, search_problems[p][2], pitch, pitch};
             tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
     }
@@ -276,19 +257,19 @@ static void lower_times(double *times, const TileCandidate *tile, int first, int
         if (tile->times[p] < times[p]) times[p] = tile->times[p];
 }
 
-// Takes the tile that lowers the sum of times most, given the best times so far; returns the gain.
-static double take_best(TileVec *tiles, int taken, double *times) {
+// Takes the tile that lowers the sum of times most, given the best times of the first `problems` so far; returns the gain.
+static double take_best(TileVec *tiles, int taken, double *times, int problems) {
     double best = 0;
     int at = taken;
     for (int i = taken; i < tiles->count; i++) {
         double gain = 0;
-        for (int p = 0; p < PROBLEMS; p++)
+        for (int p = 0; p < problems; p++)
             if (tiles->items[i].times[p] < times[p]) gain += times[p] - tiles->items[i].times[p];
         if (gain > best) best = gain, at = i;
     }
     if (at >= tiles->count) return 0;
     swap_tiles(tiles, at, taken);
-    lower_times(times, &tiles->items[taken], 0, PROBLEMS);
+    lower_times(times, &tiles->items[taken], 0, problems);
     return best;
 }
 
@@ -353,19 +334,19 @@ static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile
 
 // The clocks of each problem, and the least of all tiles.
 static void set_unaligned_times(const TileSearch *search, TileVec *tiles, bool repacks, double *least) {
-    for (int p = 0; p < PROBLEMS; p++) {
-        const int64_t extents[COST_EXTENTS] = {problems[p][0], problems[p][1], 1, problems[p][2]};
+    for (int p = 0; p < WHOLE_PROBLEMS; p++) {
+        const int64_t extents[COST_EXTENTS] = {search_problems[p][0], search_problems[p][1], 1, search_problems[p][2]};
         VEC_EACH (TileCandidate, tile, tiles) {
             LaunchCost cost = unaligned_cost(search->target, tile, repacks);
             tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
     }
-    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
+    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, WHOLE_PROBLEMS);
 }
 
 static void divide_times(TileVec *tiles, const double *least) {
     VEC_EACH (TileCandidate, tile, tiles)
-        for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
+        for (int p = 0; p < WHOLE_PROBLEMS; p++) tile->times[p] /= least[p];
 }
 
 typedef struct RepackedPair {
@@ -375,14 +356,16 @@ typedef struct RepackedPair {
 // Moves the tiles without TMA that add most to `repacked` to the front. Out: their number, and in *sum the time of all problems.
 static int best_fallbacks(const TileSearch *search, TileVec *able, RepackedPair repacked, double *sum) {
     const double WORTH_A_TILE = 1, UNSERVED = 1e6;   // of the time of one problem
-    double times[PROBLEMS];
+    double times[WHOLE_PROBLEMS];
     int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
-    for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
+    for (int p = 0; p < WHOLE_PROBLEMS; p++) times[p] = UNSERVED;
     for (int i = 0; i < COUNT_OF(repacked.tiles) && repacked.tiles[i]; i++)
-        lower_times(times, repacked.tiles[i], 0, PROBLEMS);
-    while (kept < able->count && kept < most && (take_best(able, kept, times) > WORTH_A_TILE || kept == 0)) kept++;
+        lower_times(times, repacked.tiles[i], 0, WHOLE_PROBLEMS);
+    while (kept < able->count && kept < most &&
+           (take_best(able, kept, times, WHOLE_PROBLEMS) > WORTH_A_TILE || kept == 0))
+        kept++;
     *sum = 0;
-    for (int p = 0; p < PROBLEMS; p++) *sum += times[p];
+    for (int p = 0; p < WHOLE_PROBLEMS; p++) *sum += times[p];
     return kept;
 }
 
@@ -400,9 +383,9 @@ static RepackedPair best_pair(const TileSearch *search, TileVec *able, const Til
 }
 
 static void keep_unaligned(const TileSearch *search, TileChoice *choice) {
-    double least[PROBLEMS], sum;
+    double least[WHOLE_PROBLEMS], sum;
     TileVec able = able_to_fall_back(search, &choice->tiles), repacked = {0};
-    for (int p = 0; p < PROBLEMS; p++) least[p] = COST_NEVER;
+    for (int p = 0; p < WHOLE_PROBLEMS; p++) least[p] = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
         if (choice->repacks) vec_push(search->arena, &repacked, *tile);
     set_unaligned_times(search, &able, false, least);
@@ -433,7 +416,7 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     VEC_EACH (TileCandidate, tile, tiles)
         for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
     int most = most_tiles(search, MOST_TILES);
-    while (kept < tiles->count && kept < most && take_best(tiles, kept, times) > WORTH_A_TILE) kept++;
+    while (kept < tiles->count && kept < most && take_best(tiles, kept, times, PROBLEMS) > WORTH_A_TILE) kept++;
     tiles->count = kept;
     drop_needless(tiles, NEEDLESS);
     put_largest_last(tiles);
@@ -443,7 +426,7 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
 // Inserts, after the kept tiles but before the last, at most `most` of the candidates that make problems [first, end) faster.
 static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates, int first, int end, int most) {
     const double WORTH = 0.05;   // of the time of one problem
-    double times[COUNT_OF(problems)];
+    double times[ALL_PROBLEMS];
     set_times(search, &choice->tiles, first);
     set_times(search, candidates, first);
     for (int p = first; p < end; p++) times[p] = COST_NEVER;
@@ -468,7 +451,7 @@ static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *can
 static void keep_tiles(const TileSearch *search, TileChoice *choice) {
     int deep_end = PROBLEMS + DEEP_PROBLEMS;
     keep_few(search, choice);
-    keep_more(search, choice, &choice->multicasts, deep_end, COUNT_OF(problems), MOST_MULTICASTS);
+    keep_more(search, choice, &choice->multicasts, deep_end, ALL_PROBLEMS, MOST_MULTICASTS);
     keep_more(search, choice, &choice->splits, PROBLEMS, deep_end, MOST_SPLITS);
 }
 

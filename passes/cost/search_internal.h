@@ -4,14 +4,25 @@
 #include "passes/cost/search.h"
 
 enum {
-    MOST_TILES = 16,
-    MOST_MULTICASTS = 2,
+    MOST_TILES = 14,
+    MOST_MULTICASTS = 3,
     MOST_SPLITS = 6,
     MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
     BY_WORKSPACE = 0,
     MOST_FALLBACKS = 2
 };
-enum { PROBLEMS = 28, DEEP_PROBLEMS = 23, CROSSING_PROBLEMS = 20 };   // of search.c
+
+// Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, of which tiles for unaligned
+// rows are chosen, and random ones; those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2
+// cache, for CTAs that share loads.
+enum {
+    WHOLE_PROBLEMS = 28,
+    PROBLEMS = WHOLE_PROBLEMS + 100,
+    DEEP_PROBLEMS = 23,
+    CROSSING_PROBLEMS = 20,
+    ALL_PROBLEMS = PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS
+};
+extern const int64_t search_problems[ALL_PROBLEMS][3];
 
 typedef struct TileCandidate {
     int combination;   // its number in the search
@@ -26,8 +37,8 @@ typedef struct TileCandidate {
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
-    // Of the problems of search.c; in the end relative to the best tile's, for the first PROBLEMS.
-    double times[PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS];
+    // Of the problems; in the end relative to the best tile's, for the first PROBLEMS.
+    double times[ALL_PROBLEMS];
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 

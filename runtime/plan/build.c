@@ -7,6 +7,7 @@
 #include "runtime/plan/mechanisms.h"
 #include "support/map.h"
 #include "support/numbers.h"
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct Builder {
@@ -97,6 +98,11 @@ static PlanCost *plan_cost(Builder *b, const FuncCost *cost) {
     PlanCost *out = NEW(b->arena, PlanCost);
     for (int i = 0; i < COST_EXTENTS; i++) out->extents[i] = host_expr(b, cost->extents[i]);
     out->terms = cost->terms;
+    for (int i = 0; i < COST_TERM_COUNT; i++) {
+        int64_t value = *cost_term(&out->terms, i);
+        EXPECT(b->module->failure, value >= 0 && value <= INT32_MAX, "the cost '%s' is %" PRId64, cost_term_name(i),
+               value);
+    }
     return out;
 }
 

@@ -28,6 +28,20 @@ static const Func *kernel_named(Module *module, const char *name) {
     "        " STORE ";\n"                                                                                             \
     "    }\n"                                                                                                          \
     "}\n"
+#define COLUMNS(NAME, N)                                                                                               \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N]) {\n"                                             \
+    "    grid (i in ceildiv(M, 64), j in ceildiv(N, " N ")) threads 128 {\n"                                           \
+    "        shared As: bf16[64, 64], Bs: bf16[" N ", 64];\n"                                                          \
+    "        fragment acc: f32[64, " N "];\n"                                                                          \
+    "        fill(acc, 0);\n"                                                                                          \
+    "        pipelined (k in ceildiv(K, 64), stages = 4) {\n"                                                          \
+    "            copy(A[i * 64, k * 64], As);\n"                                                                       \
+    "            copy(B[j * " N ", k * 64], Bs);\n"                                                                    \
+    "            gemm(As, Bs.T, acc);\n"                                                                               \
+    "        }\n"                                                                                                      \
+    "        copy(acc, C[i * 64, j * " N "]);\n"                                                                       \
+    "    }\n"                                                                                                          \
+    "}\n"
 #define DIRECT "copy(acc, C[i * 64, j * 64])"
 
 // Threads scatter a transposed result to memory; TMA stores the other.
@@ -43,6 +57,31 @@ static void transposed_results_are_scattered(void **state) {
     assert_int_equal(plain.tail, 64 * target->wgmma.tail_clocks);
     assert_int_equal(swapped.tail - plain.tail, 64 * target->wgmma.scattered_clocks);
     assert_int_equal(swapped.step, plain.step);
+}
+
+// Two tiles write each sector that their rows share; 40 columns of 2 bytes end within one.
+static void rows_end_within_sectors(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module = module_of(*state, &failure, COLUMNS("whole", "48") COLUMNS("within", "40"));
+    PingpongCost whole = cost_pingpong(*state, target, kernel_named(module, "whole"), 1),
+                 within = cost_pingpong(*state, target, kernel_named(module, "within"), 1);
+    assert_int_equal(whole.tail - within.tail, 8 * target->wgmma.tail_clocks - 64 * target->wgmma.sector_clocks);
+}
+
+// Bytes of a row under way are those of all slots; nothing is known of rows that threads gather.
+static void gathered_rows_have_no_traffic(void **state) {
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module =
+        module_of(*state, &failure,
+                  PRODUCT("plain", "", "", DIRECT)
+                      PRODUCT("gathered", "",
+                              "parallel (r in 64, c in 64) As[r, c] = A[(i * 64 + r) / 2, k * 64 + c];\n", DIRECT));
+    assert_int_equal(cost_pingpong(*state, target, kernel_named(module, "plain"), 1).run, 4 * 128);
+    assert_int_equal(cost_pingpong(*state, target, kernel_named(module, "gathered"), 1).run, 0);
 }
 
 // What threads read of a tile takes bandwidth of shared memory; what they move between registers takes none.
@@ -189,6 +228,27 @@ static void clusters_share_steps(void **state) {
     split.stream = 100;
     assert_true(at(split, 128, 128, 40 * 32) == 2 * (10 * 100 + 30));      // each tile of A and B is read by one
     assert_true(at(split, 256, 128, 40 * 32) == 4 * 40 * 1000 + 4 * 30);   // by two
+}
+
+// All operands have to arrive, most of what the L2 cache does not keep from memory; of two equal limits both count.
+static void operands_take_time(void **state) {
+    LaunchCost loads = plain;
+    (void)state;
+    loads.row_bytes = 64;
+    loads.column_bytes = 32;
+    loads.cached = 1 << 18;
+    double bytes = 128 * 64 + 64 * 32, large = 1280 * 64 + 64 * 32;   // of a step
+    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 + 30);
+    loads.kept = 100000;
+    loads.missed = 1 << 19;
+    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 + (10 * bytes - 100000) / 2 + 30);
+    assert_true(at(loads, 1280, 64, 64) == 2 * large / 4 + (2 * large - 100000) / 2 + 30);
+    loads.missed = 0;
+    loads.both = 32;
+    loads.step = (int64_t)bytes / 4;
+    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 * 1.32 + 30);
+    loads.step /= 2;
+    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 * 1.02 + 30);
 }
 
 // CTAs that share a multiprocessor wait at the same time; what it does for each of them adds up.
@@ -409,23 +469,16 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),
-        IN_ARENA(reads_of_tiles_are_counted),
-        IN_ARENA(unequal_tiles_are_balanced),
-        cmocka_unit_test(waves_take_equally_long),
-        cmocka_unit_test(hidden_tails_count_once),
-        cmocka_unit_test(few_readers_wait_for_memory),
-        cmocka_unit_test(clusters_share_steps),
-        cmocka_unit_test(slices_fill_the_device),
-        cmocka_unit_test(residents_share_a_multiprocessor),
-        cmocka_unit_test(operands_are_copied_before),
-        cmocka_unit_test(loads_depend_on_the_pitch),
-        cmocka_unit_test(power_limits_a_full_device),
-        IN_ARENA(power_is_that_of_the_products),
-        cmocka_unit_test(clusters_are_dealt_whole),
-        cmocka_unit_test(any_numbers_have_clocks),
-        IN_ARENA(steps_are_those_of_the_longest_tile),
-        IN_ARENA(tiles_are_those_of_the_result),
+        IN_ARENA(transposed_results_are_scattered),    IN_ARENA(rows_end_within_sectors),
+        IN_ARENA(gathered_rows_have_no_traffic),       IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),          cmocka_unit_test(waves_take_equally_long),
+        cmocka_unit_test(hidden_tails_count_once),     cmocka_unit_test(few_readers_wait_for_memory),
+        cmocka_unit_test(operands_take_time),          cmocka_unit_test(clusters_share_steps),
+        cmocka_unit_test(slices_fill_the_device),      cmocka_unit_test(residents_share_a_multiprocessor),
+        cmocka_unit_test(operands_are_copied_before),  cmocka_unit_test(loads_depend_on_the_pitch),
+        cmocka_unit_test(power_limits_a_full_device),  IN_ARENA(power_is_that_of_the_products),
+        cmocka_unit_test(clusters_are_dealt_whole),    cmocka_unit_test(any_numbers_have_clocks),
+        IN_ARENA(steps_are_those_of_the_longest_tile), IN_ARENA(tiles_are_those_of_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
