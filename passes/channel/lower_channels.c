@@ -283,9 +283,19 @@ static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span 
     attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_PREDICATED, 0, NULL);
 }
 
+// Nothing but arrivals since the warp was in step.
+static bool is_in_step(const Block *out) {
+    for (int i = out->count - 1; i >= 0; i--) {
+        const Stmt *stmt = out->items[i];
+        bool name = stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value);
+        if (!name && !is_call(stmt, OP_MBARRIER_ARRIVE)) return is_call(stmt, OP_WARP_SYNC);
+    }
+    return false;
+}
+
 // One arrival a warp, behind what all its lanes did.
 static void push_warps_arrive(Lowering *l, const Ends *ends, Buf *bar, Expr *at, Span loc, Block *out) {
-    block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
+    if (!is_in_step(out)) block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
     push_arrive(l, bar, at, warps_of(l, ends), loc, out);
 }
 

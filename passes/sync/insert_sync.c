@@ -109,13 +109,22 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
     w->changed = true;
 }
 
+// A fence that another one follows at once.
+static void drop_fence(Block *out) {
+    if (out->count && vec_last(out)->kind == STMT_IF) out = &vec_last(out)->if_.then;
+    if (out->count && is_call(vec_last(out), OP_FENCE_ASYNC)) out->count--;
+}
+
 static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
     if (!sync) return;
     Arg none[2] = {{0}}, groups = arg_int(w->arena, sync->wait), read[] = {arg_int(w->arena, 0), arg_name("read")};
     if (sync_has(sync, SYNC_COMMIT)) push_call(w, OP_CP_ASYNC_COMMIT, 0, NULL, loc, out);
     if (sync_has(sync, SYNC_WAIT)) push_call(w, OP_CP_ASYNC_WAIT, 1, &groups, loc, out);
     if (sync_has(sync, SYNC_BULK)) push_call(w, OP_BULK_WAIT, COUNT_OF(read), read, loc, out);
-    if (sync_has(sync, SYNC_FENCE)) push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    if (sync_has(sync, SYNC_FENCE)) {
+        drop_fence(out);
+        push_call(w, OP_FENCE_ASYNC, 0, NULL, loc, out);
+    }
     if (sync_has(sync, SYNC_BARRIER)) push_call(w, OP_BARRIER, COUNT_OF(none), none, loc, out);
 }
 
