@@ -329,6 +329,17 @@ static void lower_waits(Lower *lower, int64_t threads, Block *top) {
     }
 }
 
+// Where the next kernel may begin: behind the CTA's place in the grid. ptxas moves the wait up to it, past what it is to hide.
+static int behind_indices(const Block *body) {
+    int at = 0;
+    for (; at < body->count; at++) {
+        const Stmt *stmt = body->items[at];
+        bool index = stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value);
+        if (!index && stmt->kind != STMT_DECL && stmt->kind != STMT_ASSUME) break;
+    }
+    return at;
+}
+
 static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     lower_waits(lower, threads, top);
     int first = 0;
@@ -337,7 +348,8 @@ static void lower_pdl(Lower *lower, int64_t threads, Block *top) {
     if (first == top->count) return;
     if (top->items[first]->kind == STMT_ROLE)
         block_insert(lower->arena, top, first, open_region(lower, threads, (Span){0}));
-    block_insert(lower->arena, &top->items[first]->thread.body, 0, s_call(lower->arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
+    Block *body = &top->items[first]->thread.body;
+    block_insert(lower->arena, body, behind_indices(body), s_call(lower->arena, OP_LAUNCH_DEPENDENTS, 0, NULL));
 }
 
 // Declares shared buffers at the top of the grid, in their physical shape. `array`: whose members each have one; NULL: none.
