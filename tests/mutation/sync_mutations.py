@@ -66,8 +66,17 @@ OWN_PLACES = "each way through a tile has a barrier behind its products, and a t
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
 LAST_SECTION = "none enters a section behind the last one"
+LAST_SLOT = "none waits for the slot that says that there are no more"
+QUERIES = "the slot of the queries, given back behind this one, has been waited for"
+NO_KEYS = "spans of other sequences: of those without keys, which no piece has"
+NOT_TOUCHED = "nothing touches the registers since the fence before; ptxas wants one behind each wait (C7519)"
+NONE_STORED = "stores are waited for at a sequence's end: lowering does not tell their slot from the channel's others"
+IN_STEP = "the warp does nothing with the slot since a product, a shuffle or a barrier"
+HANDED_ON = "who hands on the weights has waited for the same slot"
+TICKETS = "an atomic_add and loads with an order do not race"
+SEEN = "each thread that reads parts of others has seen the ticket itself"
 # An arrival of a warp for what the lane that arrives has done alone, or right behind another arrival of the warp.
-LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)(?: \{\s*@predicated)?[^;{]*;\s*\}?\s*$")
+LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)(?: \{\s*(?:@predicated)?)?[^;{]*;\s*\}?\s*$")
 
 
 def arrives_alone(text, match):
@@ -103,9 +112,22 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("products", "sm_90a", False, 79, "mbarrier_wait(sections_next[0], sections_parity);"): "the first section waits for none",
           ("products", "sm_90a", False, 83, "warp_sync();"): LAST_SECTION,
           ("products", "sm_90a", False, 84, "mbarrier_arrive(sections_next[0]);"): LAST_SECTION,
-          ("products", "sm_90a", True, 57, "barrier(h + 1, 128);"): "order of work alone"} | {
-    ("attention_mla", "sm_90a", False, position, "wgmma_fence();"):
-        "the scores are wgmma's already, but ptxas wants a fence in each block that a wait begins (C7519)" for position in (23, 30)} | {
+          ("products", "sm_90a", True, 56, "barrier(h + 1, 128);"): "order of work alone",
+          ("latent_columns", "sm_90a", False, 26, "barrier();"): "each sequence in a piece has a block, with barriers",
+          ("latent_columns", "sm_90a", False, 33, "warp_sync();"): LAST_SLOT,
+          ("latent_columns", "sm_90a", False, 34, "mbarrier_arrive(Qs_empty[q_2]);"): LAST_SLOT,
+          ("latent_columns", "sm_90a", False, 41, "mbarrier_wait(Cuts_empty[i64(Cuts_slot)], Cuts_parity);"): QUERIES,
+          ("latent_columns", "sm_90a", False, 48, "barrier();"): NO_KEYS} | {
+    (f"latent_rows__D_576__E_512__PAGE_64__MERGE_{merge}", "sm_90a", False, position, statement): why
+    for why, statement, with_merge, without in (
+        (JOINS, "wgmma_commit();", (28, 29, 51), (28, 29, 51)), (NOT_TOUCHED, "wgmma_fence();", (31, 43, 53), (31, 43, 53)),
+        (NONE_STORED, "bulk_wait(0);", (46, 98), (46, 90)), (WHOLE, "barrier();", (64, 82, 122), (64, 74, 106)),
+        (IN_STEP, "warp_sync();", (47, 62, 86, 89, 99, 126, 129), (47, 62, 78, 81, 91, 110, 113)),
+        (HANDED_ON, "mbarrier_wait(Rs_full[i64(Rs_slot)], Rs_parity);", (97, 101), (89, 93)),
+        (TICKETS, "barrier();", (77, 79, 117, 119), ()), (SEEN, "barrier();", (81, 121), ()),
+        (LAST_SLOT, "warp_sync();", (92, 132), (84, 116)), (LAST_SLOT, "mbarrier_arrive(Qs_empty[0]);", (93, 133), (85, 117)),
+        (QUERIES, "mbarrier_wait(Cuts_empty[i64(Cuts_slot)], Cuts_parity);", (144,), (128,)), (NO_KEYS, "barrier();", (), (135,)))
+    for merge, positions in ((1, with_merge), (0, without)) for position in positions} | {
     ("weighted_sums", "sm_90a", False, position, "barrier();"):
         "who set the mbarrier up is the only one who arrives before the next barrier; racecheck warns without" for position in (4, 23, 30)} | {
     ("weighted_sums", "sm_90a", False, 49, "barrier();"):
@@ -156,6 +178,7 @@ def attention_tests():
 
 
 LATENT = {"D": 576, "E": 512, "PAGE": 64}
+MANY = [20, 150, 64, 0, 1] * 4   # several sequences in each piece: more than there are slots for
 
 
 # By hand: several tiles for each worker (there are four), and steps that wrap the ring within a tile and across them.
@@ -335,9 +358,9 @@ CASES = [
         "{ for (b in B) length[b] = b == 0 ? 600 : 77 * b; for (b in B, i in W) table[b, i] = (i * 7 + b * 3) % P; } tolerance 2e-2;"
         for b, g in shapes], kernel=f"decode_pieces__D_64__PAGE_16__WARPS_{warps}") for warps, shapes in ((2, ((3, 4),)), (4, ((3, 2), (1, 1))))),
     *(Case("attention_paged", ["D=128", "PAGE=16", f"BC={count}"], [
-        f"test combine (B = 1, G = 1, R = 2, S = {slots}, D = 128, BC = {count}) "
+        f"test combine (B = 1, G = 1, R = 2, S = {slots}, mixes = false, D = 128, BC = {count}) "
         f"{{ for (b in B) {{ span[b, 0] = 0; span[b, 1] = {slots - 1}; }} }} tolerance 1e-2;" for slots in (2, 300)],
-           kernel="combine") for count in (256, 64)),
+           kernel="combine") for count in (144, 64)),
     Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], split_tests("gemm_swiglu", 64), target="sm_90a"),
     Case("gemm_swiglu", ["BM=64", "BN=64", "STAGES=3"], gemm_tests("gemm_swiglu", 64)),
     Case("gemm_w4", ["BM=16", "BN=64", "STAGES=3"], target="sm_90a", tests=[
@@ -407,13 +430,9 @@ CASES = [
             + "    for (b in B, i in W) table[b, i] = (i * 2 + b) % P;\n} tolerance 2e-2;" for lengths in shapes],
            target="sm_90a", first="__".join([kernel] + [f"{name}_{value}" for name, value in (LATENT | merge if merge else {}).items()]))
       for kernel, merge, heads, consts, shapes in (
-          ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250])),
-          ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [300, 200, 300, 20], [250, 250])),
-          ("latent_rows", {"MERGE": 0}, 20, {"SPLITS": 0}, ([650, 20, 64, 150], [300, 200, 300, 20])))),
-    Case("attention_mla", [f"{name}={value}" for name, value in LATENT.items()],
-         ["test merge_columns (B = 1, G = 1, R = 5, S = 80, E = 512, SPLIT = 8, AHEAD = 5) {\n"
-          "    for (b in B) {\n        span[b, 0] = 7;\n        span[b, 1] = 77;\n    }\n} tolerance 1e-2;"],
-         target="sm_90a", first="merge_columns", variant=1),
+          ("latent_columns", {}, 16, {}, ([650, 20, 64, 150], [250, 250], MANY)),
+          ("latent_rows", {"MERGE": 1}, 20, {}, ([650, 20, 64, 150], [300, 200, 300, 20], [250, 250], MANY)),
+          ("latent_rows", {"MERGE": 0}, 20, {"SPLITS": 0}, ([650, 20, 64, 150], [300, 200, 300, 20], MANY)))),
 ]
 
 

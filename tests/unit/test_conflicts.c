@@ -103,13 +103,8 @@ static bool is_explained(const Func *kernel, const char *buffer) {
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
 
-// Written for threads by its author: what it does to shared memory is counted (below), not predicted.
-static bool is_by_hand(const Func *kernel) {
-    return strcmp(kernel->name, "merge_columns") == 0;
-}
-
 static void check_site(Programs *p, const Predictions *predictions, const Func *kernel, const EmuSite *site) {
-    if (p->is_example && (is_by_hand(kernel) || is_explained(kernel, site->buffer))) return;
+    if (p->is_example && is_explained(kernel, site->buffer)) return;
     Found found = find_predictions(predictions, kernel, site->place.line, site->buffer, false);
     if (found.count == 0 && p->is_example)
         found = find_predictions(predictions, kernel, site->place.line, site->buffer, true);
