@@ -256,7 +256,8 @@ static bool keyword_before_bracket(const SourceTree *tree, int token) {
                                         "unroll",  "parallel", "pipelined",  "when",    "role",    "return",
                                         "cluster", "else",     "vectorized", "threads", "strides", NULL};
     bool layout = token_is(tree, token, "layout") && any_of(tree, token - 1, "]");   // of a parameter, behind its dims
-    return layout || (in_words(tree, token, words) && !any_of(tree, token - 1, ".@"));
+    bool cost = token_is(tree, token, "cost") && any_of(tree, token - 1, ")");       // of a variant, behind its parameters
+    return layout || cost || (in_words(tree, token, words) && !any_of(tree, token - 1, ".@"));
 }
 
 // `test NAME (...)`, `channel NAME (...)`: what follows are no arguments.

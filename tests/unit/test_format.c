@@ -30,6 +30,8 @@ static void test_blanks(void **state) {
     expect(*state, "tune T in { 1,2 };if(a){b=1;}else{}", "tune T in {1, 2}; if (a) { b = 1; } else {}\n");
     expect(*state, "@via( mma )@wide copy(a,b);", "@via(mma) @wide copy(a, b);\n");
     expect(*state, "x: f32[M, N] strides[a, 1]", "x: f32[M, N] strides [a, 1]\n");
+    expect(*state, "kernel k(x: f32[N]) cost(N,step=4) {", "kernel k(x: f32[N]) cost (N, step = 4) {\n");
+    expect(*state, "x = cost( n );", "x = cost(n);\n");
 }
 
 static void test_indentation(void **state) {
