@@ -26,7 +26,10 @@
 // release whose slot products (async) still read arrives behind the await of their accumulator, where one follows
 // before the group waits for anything else; else the products are awaited there.
 //
-// A role that does nothing but start copies by TMA is one thread, whatever its size.
+// The first slots are free. A channel that is filled no more often than it has slots has no `empty`, for which none waits.
+// Slots that a group gives back one after the other are behind one wait and one warp_sync.
+//
+// A role that does nothing but start copies by TMA, into slots and from them, is one thread, whatever its size.
 //
 // Where one group fills and reads (`own`), the text orders what it does: slots are indices, copies become `async`, and
 // receive awaits them, but for those into tiles on which the group works before it commits. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
@@ -51,6 +54,7 @@ typedef struct Ends {                     // what a group does to the slots of a
     const Stmt *role;                     // NULL: the CTA
     int64_t members;                      // groups with its text
     int64_t threads;                      // of each
+    bool one;                             // it is one thread of these
     bool by_bytes, by_threads;            // it fills them by copies that complete on mbarriers; in other ways
     bool by_wgmma, others_read, stores;   // stores: by TMA, from its slots
     bool stores_again;                    // perhaps to the same place, so the writes of one are over before the next
@@ -62,7 +66,7 @@ typedef struct Ends {                     // what a group does to the slots of a
 typedef struct Ring {
     Channel *channel;
     int64_t slots, number;
-    bool own;
+    bool own, fresh;   // fresh: no slot is filled again
     Buf *full, *empty, *next;
     int64_t named;    // the first of its named barriers; 0: mbarriers
     VEC(Ends) ends;   // in the order of the channel's groups
@@ -171,13 +175,51 @@ static bool fills_by_units(const Lowering *l, const Channel *channel) {
     return false;
 }
 
-// Nothing but copies by TMA into slots: lowering makes one thread of the role (needs_threads in lower_roles.c).
-static bool only_starts(const Stmt *role) {
+// Nothing but copies by TMA into slots and from them: lowering makes one thread of the role (needs_threads in
+// lower_roles.c).
+static bool only_starts(Arena *arena, const Stmt *role) {
     if (role->role.count) return false;
-    FOR_EACH_STMT (stmt, &role->role.body) {
-        if (is_receive(stmt)) return false;
-        if (is_control(stmt) || is_call(stmt, OP_COMMIT)) continue;
-        if (!completes_on_mbarrier(stmt) || !via_is(stmt, VIA_TMA) || !copy_of(stmt).dst->buf->channel) return false;
+    FOR_EACH_STMT_MUT (stmt, &role->role.body) {
+        const Stmt *copy = tma_copy(arena, stmt);
+        if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);
+        else if (!copy && (is_control(stmt) || is_call(stmt, OP_COMMIT) || is_call(stmt, OP_RELEASE))) continue;
+        if (!copy || !via_is(stmt, VIA_TMA)) return false;
+        if (!copy_of(copy).dst->buf->channel && !copy_of(copy).src->buf->channel) return false;
+    }
+    return true;
+}
+
+static bool fills(const Stmt *stmt, void *channel) {
+    return is_acquire(stmt) && stmt->let.value->call.args[0].region->buf == channel;
+}
+
+// The most slots that the block fills; -1: they may be more than any number.
+static int64_t most_filled(const Block *block, Buf *channel) {
+    int64_t most = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        if (!stmt_any(stmt, fills, channel)) continue;
+        int64_t trips = 1, inside = is_acquire(stmt);
+        if (stmt->kind == STMT_FOR) trips = stmt->loop.count == 1 ? iter_count(stmt->loop.iters) : -1;
+        if (stmt->kind == STMT_WHILE || trips < 0 || trips > INT32_MAX) return -1;
+        FOR_EACH_BODY (body, stmt) {
+            int64_t some = most_filled(body, channel);
+            if (some < 0) return -1;
+            inside = some > inside ? some : inside;   // of both branches
+        }
+        most += trips * inside;
+        if (most > INT32_MAX) return -1;
+    }
+    return most;
+}
+
+// Each group fills no more slots than there are, so they are free when it comes to them.
+static bool is_filled_one_time(const Ring *ring) {
+    if (ring->own || ring->channel->by_peers) return false;
+    for (int i = 0; i < ring->channel->groups.count; i++) {
+        const ChannelGroup *group = &ring->channel->groups.items[i];
+        if (!group->role) return false;
+        int64_t most = most_filled(&group->role->role.body, ring->channel->buf);
+        if (most < 0 || most > ring->slots) return false;
     }
     return true;
 }
@@ -191,12 +233,15 @@ static void find_rings(Lowering *l) {
         for (int i = 0; i < channel->groups.count; i++) {
             const Stmt *role = channel->groups.items[i].role;
             Ends ends = {.role = role, .members = channel->groups.items[i].members};
-            bool one = role && only_starts(role);
-            ends.threads = one ? l->context->target->warp_lanes : role ? role->role.threads : kernel_threads(l->kernel);
+            ends.one = role && only_starts(l->arena, role);
+            ends.threads = ends.one ? l->context->target->warp_lanes
+                           : role   ? role->role.threads
+                                    : kernel_threads(l->kernel);
             vec_push(l->arena, &ring->ends, ends);
         }
         VEC_EACH_PTR (Buf, tile, &channel->tiles)
             if (ring->own && is_used_before_commit(l->arena, l->kernel, tile)) map_put(l->in_order, tile, tile);
+        ring->fresh = is_filled_one_time(ring);
         vec_push(l->arena, &l->rings, ring);
         map_put(l->by_channel, channel, ring);
     }
@@ -283,19 +328,20 @@ static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span 
     attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_PREDICATED, 0, NULL);
 }
 
-// Nothing but arrivals since the warp was in step.
-static bool is_in_step(const Block *out) {
-    for (int i = out->count - 1; i >= 0; i--) {
-        const Stmt *stmt = out->items[i];
+// Whether the block ends with `what`, but for arrivals and names of registers' values.
+static bool ends_with(const Block *block, OpId what) {
+    for (int i = block->count - 1; i >= 0; i--) {
+        const Stmt *stmt = block->items[i];
+        if (is_call(stmt, what)) return true;
         bool name = stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value);
-        if (!name && !is_call(stmt, OP_MBARRIER_ARRIVE)) return is_call(stmt, OP_WARP_SYNC);
+        if (!name && !is_call(stmt, OP_WARP_SYNC) && !is_call(stmt, OP_MBARRIER_ARRIVE)) return false;
     }
     return false;
 }
 
 // One arrival a warp, behind what all its lanes did.
 static void push_warps_arrive(Lowering *l, const Ends *ends, Buf *bar, Expr *at, Span loc, Block *out) {
-    if (!is_in_step(out)) block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
+    if (!ends->one && !ends_with(out, OP_WARP_SYNC)) block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
     push_arrive(l, bar, at, warps_of(l, ends), loc, out);
 }
 
@@ -306,10 +352,6 @@ static Var *counter(Lowering *l, const Ring *ring, const char *what, Expr *value
     Var *var = var_new(l->arena, name, VAR_MUTABLE, TYPE_I32, ring->channel->buf->loc);
     block_push(l->arena, out, s_var(l->arena, var, e_cast(l->arena, TYPE_I32, value)));
     return var;
-}
-
-static bool fills(const Stmt *stmt, void *channel) {
-    return is_acquire(stmt) && stmt->let.value->call.args[0].region->buf == channel;
 }
 
 static bool receives(const Stmt *stmt, void *channel) {
@@ -476,13 +518,19 @@ static void push_expect(Lowering *l, const Ring *ring, Expr *slot, Expr *bytes, 
     BLOCK_CALL(l->arena, out, loc, OP_MBARRIER_EXPECT, arg_element(l->arena, ring->full, slot), arg_value(bytes));
 }
 
+// The slot has not been filled before: its number is below that of the slots.
+static bool is_free(const Ring *ring, const Ends *ends, const Stmt *begin) {
+    int64_t number;
+    return ends->numbers[FILLED] && expr_const(map_get(ends->numbers[FILLED], begin), &number) && number < ring->slots;
+}
+
 static void lower_acquire(Lowering *l, const Block *block, int at, Block *out) {
     Arena *a = l->arena;
     const Stmt *begin = block->items[at];
     Ring *ring = ring_of(l, begin->let.value->call.args[0].region->buf);
     const Ends *ends = own_ends(l, ring);
     Expr *slot = slot_now(l, ring, ends, FILLED, begin);
-    if (!ring->own) {
+    if (ring->empty && !is_free(ring, ends, begin)) {
         push_wait(l, ring->empty, slot, parity_now(l, ring, ends, FILLED, begin), begin->loc, out);
         mark_alone(l, ring, begin, out);
     }
@@ -572,9 +620,11 @@ static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     if (ring->own) return;
     if (handle->var->kind == VAR_MUTABLE)   // the arrival may come behind the next receive
         slot = block_let(l->arena, out, handle->var->name, slot, release->loc);
-    if (ends->stores)   // the thread that started the stores; the others have none
+    // The thread that started the stores waits; the others have none.
+    if (ends->stores && (ends->stores_again || !ends_with(out, OP_BULK_WAIT)))
         BLOCK_CALL(l->arena, out, release->loc, OP_BULK_WAIT, arg_int(l->arena, 0),
                    ends->stores_again ? (Arg){0} : arg_name("read"));
+    if (!ring->empty) return;
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
     else push_warps_arrive(l, ends, ring->empty, slot, release->loc, out);
@@ -661,6 +711,7 @@ static void channel_bodies(Lowering *l, Stmt *stmt) {
 static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
     Stmt *stmt = block->items[at];
     bool writes = writes_received(l, stmt);
+    if (writes && out->count && is_call(vec_last(out), OP_FENCE_ASYNC)) block_remove(out, out->count - 1);   // one behind both
     channel_bodies(l, stmt);
     if (is_acquire(stmt)) lower_acquire(l, block, at, out);
     else if (is_receive(stmt)) lower_receive(l, stmt, out);
@@ -772,8 +823,9 @@ static void set_up_ring(Lowering *l, Ring *ring, Block *decls, Block *inits) {
         push_init(l, ring, ring->full, 1, inits);
     } else if (!ring->own && channel->groups.count) {
         ring->full = declare(l, ring, "full", decls);
-        ring->empty = declare(l, ring, "empty", decls);
         push_init(l, ring, ring->full, all_arrivals(l, ring, true), inits);
+        if (ring->fresh) return;
+        ring->empty = declare(l, ring, "empty", decls);
         push_init(l, ring, ring->empty, all_arrivals(l, ring, false), inits);
     }
 }

@@ -55,12 +55,16 @@ bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out) {
 // ---- roles ----
 
 // Work for more than one thread, or on registers of several threads.
-static bool needs_threads(const Stmt *stmt, void *user) {
-    (void)user;
-    if (is_control(stmt)) return false;
-    if (stmt->kind != STMT_CALL) return true;
-    OpId op = stmt->call.op;
-    return !via_is(stmt, VIA_TMA) && op != OP_MBARRIER_WAIT && op != OP_MBARRIER_EXPECT && op != OP_MBARRIER_ARRIVE;
+static bool needs_threads(const Block *body) {
+    FOR_EACH_STMT (stmt, body) {
+        if (via_is(stmt, VIA_TMA)) SKIP_BODY(stmt);   // the additions of a tile are one copy
+        if (via_is(stmt, VIA_TMA) || is_control(stmt)) continue;
+        if (stmt->kind != STMT_CALL) return true;
+        OpId op = stmt->call.op;
+        bool by_one = op == OP_MBARRIER_WAIT || op == OP_MBARRIER_EXPECT || op == OP_MBARRIER_ARRIVE || op == OP_BULK_WAIT;
+        if (!by_one) return true;
+    }
+    return false;
 }
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
@@ -94,7 +98,7 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     lower->member = role->role.count ? role->role.iters[0].var : NULL;
     name_warpgroup(lower, role, body);
     open_order(lower, role, body);
-    bool one = !block_any(&role->role.body, needs_threads, NULL);
+    bool one = !needs_threads(&role->role.body);
     if (one) body = lower_single_thread(lower, NULL, body);
     lower->one = one;
     lower_block(lower, &role->role.body, body);

@@ -60,11 +60,12 @@ A_STEP = "each tile of a worker has a k step (`count` is the least of two positi
 DECODE_2, DECODE_4 = (f"decode_pieces__D_64__PAGE_16__WARPS_{warps}" for warps in (2, 4))
 A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`), with barriers and a wait for the queries"
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
-OWN = "the first instruction overwrites accumulators declared just then; ptxas wants it (C7519), whose registers are others' too"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
+JOINED = "the commit behind the next store takes it in"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
+LAST_SLOT = "behind the last step, which is the one with a mask in `queries`, slots are not filled again"
 LAST_SECTION = "none enters a section behind the last one"
 LAST_SLOT = "none waits for the slot that says that there are no more"
 QUERIES = "the slot of the queries, given back behind this one, has been waited for"
@@ -90,7 +91,20 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,
-          ("attention_backward", "sm_80", False, 16, "wgmma_fence();"): OWN,
+          ("attention_backward", "sm_90a", False, 25, "wgmma_commit();"): JOINS,
+          ("attention_backward", "sm_90a", False, 41, "bulk_commit();"): JOINED,
+          ("attention_backward", "sm_90a", False, 47, "mbarrier_wait(Gs_empty[at % 2], (at / 2 + 1) % 2);"):
+              "who gives Q back has given dO back before, and this thread has waited for Q",
+          ("gradients", "sm_90a", False, 20, "wgmma_fence();"):
+              "both scores are wgmma's since the fence before, but ptxas wants a fence in each block that a wait begins (C7519)",
+          ("queries", "sm_90a", False, 27, "barrier();"): WHOLE,
+          ("keys", "sm_90a", False, 39, "mbarrier_arrive(Gs_empty[slot]);"): LAST_SLOT,
+          ("keys", "sm_90a", False, 40, "barrier();"): WHOLE,
+          ("keys", "sm_90a", False, 54, "mbarrier_wait(Qs_full[m % 2], m / 2 % 2);"): "P came of Q, for which `values` has waited",
+          ("keys", "sm_90a", False, 59, "barrier();"): WHOLE,
+          ("queries", "sm_90a", False, 35, "mbarrier_arrive(Vs_empty[0]);"): LAST_SLOT,
+          ("queries", "sm_90a", False, 39, "mbarrier_arrive(Ks_empty[k]);"): LAST_SLOT,
+          ("queries", "sm_90a", False, 40, "barrier();"): WHOLE,
           ("attention_fp8_roles", "sm_80", False, 37, "barrier(5 + wg, W * 128);"): "order of work alone",
           ("attention_fp8_roles", "sm_80", False, 47, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",
           ("attention_fp8_roles", "sm_80", False, 51, "warp_sync();"): "ptxas wants it, or the warps that transpose spill",
@@ -138,7 +152,7 @@ NOT_SHOWN = {("attention_fp8_roles", "sm_80", False, 29, "barrier(1 + wg, 128);"
 
 # A fence behind a wait for a tile that stands between two products, of the same accumulators as before: nothing touches the
 # registers since the fence before, but ptxas wants one behind the loop of each wait (C7519).
-BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) )?mbarrier_wait\([^;{}]*\);\s*\Z")
+BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) |@alone\(\d+\) )?mbarrier_wait\([^;{}]*\);\s*(let \w+ = [^;{}]*;\s*)?\Z")
 
 # A wait for all groups behind a loop of products that needs none, for what lowering does with the loop after insert-sync: copies for
 # steps past the end are left out, so that the last groups are empty (insert-sync plays this and filling with zeros); or the loop
@@ -400,16 +414,17 @@ CASES = [
                              ("pingpong_128x128", ((128, 128, 72), (1152, 8, 328))),
                              ("pingpong_128x200", ((128, 200, 72), (1152, 8, 200))),
                              ("single_64x128", ((64, 128, 1096), (576, 8, 200))))),
-    Case("attention_backward", [], [
-        f"test attention_backward (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.1, CAUSAL = {causal}) "
-        "{ for (h in H, i in S) lse[0, h, i] = 3 + i % 3; } tolerance 2e-2;"
-        for h, s, t, d, causal in ((1, 40, 20, 128, "false"), (1, 300, 130, 64, "false"), (1, 130, 260, 128, "true"))],
-         "../examples/attention_backward.tile"),
-    Case("attention_backward_ordered", [], [
-        f"test attention_backward_ordered (B = 1, H = {h}, S = {s}, T = {t}, D = 256, scale = 0.0625, CAUSAL = {causal}) "
-        "{ for (h in H, i in S) lse[0, h, i] = 3 + i % 3; } tolerance 2e-2;"
-        for h, s, t, causal in ((1, 20, 20, "false"), (1, 200, 20, "false"), (1, 20, 200, "false"), (1, 130, 130, "true"))],
-         "../examples/attention_backward_ordered.tile"),
+    *(Case("attention_backward", [f"D={d}", f"CAUSAL={causal}"], [
+        f"test attention_backward (B = 1, H = 1, S = {s}, T = {t}, D = {d}, scale = 0.1) "
+        "{ for (i in S) lse[0, 0, i] = 3 + i % 3; } tolerance 2e-2;" for s, t in shapes],
+           target="sm_90a", kernel="gradients", first="gradients")
+      for d, causal, shapes in ((128, "false", ((20, 20), (200, 20))), (64, "false", ((300, 20),)), (128, "true", ((130, 140),)))),
+    *(Case("attention_backward_ordered", ["D=256", f"CAUSAL={causal}"], [
+        f"test attention_backward_ordered (B = 1, H = 1, S = {s}, T = {t}, D = 256, scale = 0.0625) "
+        "{ for (i in S) lse[0, 0, i] = 3 + i % 3; } tolerance 2e-2;" for s, t in shapes],
+           target="sm_90a", kernel=kernel, first=kernel)
+      for kernel, causal, shapes in (("keys", "false", ((20, 20), (200, 20))), ("queries", "false", ((20, 200),)),
+                                     ("queries", "true", ((130, 130),)))),
     Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
          target="sm_90a", source="lit/passes/vectors.tile"),
     *(Case("attention_roles", [f"D={d}", f"CAUSAL={causal}", "LONG=1"], [
