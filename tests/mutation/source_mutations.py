@@ -38,7 +38,7 @@ MUTATIONS = [
      "|| (CAUSAL && n * BN + i > m * BM + j + 1)) s[i, j] = -inf;"),
     ("attention_backward", "delta dropped", "(g[i, j] - deltas[j]);", "g[i, j];"),
     ("attention_backward", "last queries skipped", "m in first .. ceildiv(S, BM),", "m in first .. S / BM,"),
-    ("attention_backward", "dK not scaled", "parallel (i in BN, d in D) dk[i, d] *= scale;", ""),
+    ("attention_backward", "dK not scaled", "parallel (i in BN, d in D) dk[i, d] *= scale;\n        copy", "copy"),
     ("attention_backward", "sums not cleared", "fill(sums, 0);", "fill(sums, 1);"),
     ("attention_backward", "sum dropped from lse", "top[i] * scale + log2(sum[i]) * LOG2;", "top[i] * scale;"),
     ("attention_backward_ordered", "keys of the next query", "if (n * BN + i > m * BM + j) s[i, j] = 0;",
