@@ -31,7 +31,7 @@ enum { KB = 1024, MB = 1024 * KB };
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
 // The L2 cache, and the share that stays resident while other data streams through: that of an H200, 32 of 50 MB.
-#define L2(megabytes) .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5, .l2_sharers = 4
+#define L2(megabytes) .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5, .l2_sharers = 4, .l2_added = 3
 
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))

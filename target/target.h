@@ -134,7 +134,8 @@ typedef struct Target {
     int sector_bytes, line_bytes;   // global memory
     int64_t l2_bytes,
         l2_kept,      // of the most common device; the share that stays resident while other data streams through
-        l2_sharers;   // CTAs that read the same data at about the same time, from which on memory is fast enough
+        l2_sharers,   // CTAs that read the same data at about the same time, from which on memory is fast enough
+        l2_added;     // how often a byte counts to which CTAs add: it is read, changed and written
     int64_t memory_period;   // rows at a distance of a multiple of this many bytes load the memory channels unequally
     int memory_starts;       // number of different start columns that spread such rows
     int vector_bytes;        // widest load or store of a thread

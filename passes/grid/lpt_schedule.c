@@ -42,7 +42,8 @@ static Expr *fit_claimed(Scheduler *s, Expr *fit) {
 static Expr *section_of(Scheduler *s, const Iter *iter, Expr *extent, Expr *others) {
     enum { LEAST = 2 };
     Arena *a = s->arena;
-    Expr *reread = s->order.kind == ORDER_SECTIONS ? bytes_read_again(a, s->grid, iter) : NULL;
+    Expr *reread =
+        s->order.kind == ORDER_SECTIONS ? bytes_read_again(a, s->grid, iter, s->context->target->l2_added) : NULL;
     if (!reread) return NULL;
     Expr *room = e_int(a, s->context->target->l2_kept);
     Expr *bytes = e_max(a, e_min(a, reread, room), e_int(a, 1));   // larger than the cache: all of it

@@ -196,6 +196,7 @@ typedef struct Kept {
     Subst *lets;
     Map *loops;           // iterators; NULL: how far a region moves with one does not count
     Map *seen, *chosen;   // tensors; names in their indices
+    int64_t added;        // how often a byte counts to which tiles add
     Expr *bytes;          // per combination of the other names
 } Kept;
 
@@ -204,11 +205,11 @@ static bool is_swept(const Kept *kept, const Expr *start) {
     return kept->loops && expr_uses_any(start, kept->loops);
 }
 
-static void keep_region(Kept *kept, const Region *region) {
+static void keep_region(Kept *kept, const Region *region, int64_t times) {
     Arena *a = kept->arena;
     const Stmt *grid = kept->grid;
     bool by_others = false;
-    Expr *bytes = e_int(a, type_bytes(region->buf->type));
+    Expr *bytes = e_int(a, times * type_bytes(region->buf->type));
     for (int d = 0; d < region->count; d++) {
         const Expr *start = subst_expr(kept->lets, region->dims[d].start);
         if (expr_uses_var(start, kept->var) && !is_swept(kept, start)) return;
@@ -235,9 +236,9 @@ static void keep_regions(Kept *kept) {
         if (stmt->kind == STMT_LET) subst_let(kept->lets, stmt->let.var, stmt->let.value);
     FOR_EACH_EFFECT (effect, kept->arena, kept->grid) {
         const Region *region = effect->region;
-        bool again = effect->access == ACCESS_READ || effect->access == ACCESS_UPDATE;
+        bool added = effect->access == ACCESS_UPDATE, again = added || effect->access == ACCESS_READ;
         if (!region || !again || region->buf->scope != SCOPE_GLOBAL) continue;
-        if (!map_has(kept->seen, region->buf)) keep_region(kept, region);
+        if (!map_has(kept->seen, region->buf)) keep_region(kept, region, added ? kept->added : 1);
     }
 }
 
@@ -245,8 +246,8 @@ static void put_iters(Map *iters, const Stmt *loop) {
     for (int i = 0; i < loop->loop.count; i++) map_put(iters, loop->loop.iters[i].var, loop->loop.iters[i].var);
 }
 
-Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter) {
-    Kept kept = {.arena = arena, .grid = grid, .var = iter->var};
+Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter, int64_t added) {
+    Kept kept = {.arena = arena, .grid = grid, .var = iter->var, .added = added};
     if (block_any(&grid->grid.body, is_group, NULL)) kept.loops = map_new(arena);
     FOR_EACH_STMT (stmt, &grid->grid.body)
         if (kept.loops && is_loop(stmt, LOOP_SERIAL) && !attr_get(stmt->attrs, ATTR_TILES)) put_iters(kept.loops, stmt);
@@ -268,7 +269,8 @@ static TileOrder order_of(Arena *arena, const Func *kernel, bool loops, bool *by
     TileOrder order = {.kind = ORDER_OPEN};
     bool several = grid->grid.count > 1;
     if (!loops) order = longest_first(arena, facts_new(arena, kernel), grid, by_data);
-    if (order_is_longest(order) && several && !*by_data && bytes_read_again(arena, grid, &grid->grid.iters[order.iter]))
+    if (order_is_longest(order) && several && !*by_data &&
+        bytes_read_again(arena, grid, &grid->grid.iters[order.iter], 1))
         order.kind = ORDER_SECTIONS;
     if (order.kind != ORDER_SECTIONS && several && raster_pays(arena, grid))
         order = (TileOrder){.kind = ORDER_RASTER, .rows = DEFAULT_RASTER};

@@ -11,5 +11,6 @@ typedef struct Schedule {
 
 // Of a kernel whose grid is not lowered yet, and which is specialized as `how` says.
 Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how);
-// The bytes that tiles which differ in this name only read again, for each combination of the others; NULL: there are none.
-Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter);
+// The bytes that tiles which differ in this name only read again, or add to (these count `added` times), for each combination of
+// the others; NULL: there are none.
+Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter, int64_t added);
