@@ -27,14 +27,16 @@
 // before the group waits for anything else; else the products are awaited there.
 //
 // The first slots are free. A channel that is filled no more often than it has slots has no `empty`, for which none waits.
+// What a group writes to a slot that it has received is behind a fence where an asynchronous unit fills it again or reads it.
 // Slots that a group gives back one after the other are behind one wait and one warp_sync.
 //
 // A role that does nothing but start copies by TMA, into slots and from them, is one thread, whatever its size.
 //
 // Where one group fills and reads (`own`), the text orders what it does: slots are indices, copies become `async`, and
-// receive awaits them, but for those into tiles on which the group works before it commits. insert-mbarriers and insert-sync do the rest, as for a pipelined loop. Slots that CTAs of a cluster
-// fill together (peer_store) expect the bytes of a whole slot; they are never acquired before they are free, since each
-// CTA has heard of all others in between.
+// receive awaits them, but for those into tiles on which the group works before it commits. insert-mbarriers and
+// insert-sync do the rest, as for a pipelined loop; a role's stores from its own slots are awaited at its end. Slots that
+// CTAs of a cluster fill together (peer_store) expect the bytes of a whole slot; they are never acquired before they are
+// free, since each CTA has heard of all others in between.
 //
 // A section (enter, leave) has a barrier for each group, at which leaving the section before arrives: a named one, which
 // two groups of equally many threads use, where they suffice, else an mbarrier.
@@ -612,18 +614,21 @@ static bool have_all_waited(const Block *block, int at) {
     return false;
 }
 
+// The thread that started the stores waits; the others have none. (insert-sync waits before own slots are written again,
+// lower_group at the end.)
+static void wait_for_stores(Lowering *l, const Ring *ring, const Ends *ends, Span loc, Block *out) {
+    if (ends->stores_again) BLOCK_CALL(l->arena, out, loc, OP_BULK_WAIT, arg_int(l->arena, 0), (Arg){0});
+    else if (!ring->own && !ends_with(out, OP_BULK_WAIT)) push_store_wait(l->arena, loc, out);
+}
+
 static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
     const Stmt *release = block->items[at];
     Expr *handle = ARG(release, RELEASE, slot).value, *slot = subst_expr(l->handles, handle);
     const Ring *ring = ring_of_handle(l, handle);
     const Ends *ends = own_ends(l, ring);
-    if (ring->own) return;
-    if (handle->var->kind == VAR_MUTABLE)   // the arrival may come behind the next receive
+    if (handle->var->kind == VAR_MUTABLE && !ring->own)   // the arrival may come behind the next receive
         slot = block_let(l->arena, out, handle->var->name, slot, release->loc);
-    // The thread that started the stores waits; the others have none.
-    if (ends->stores && (ends->stores_again || !ends_with(out, OP_BULK_WAIT)))
-        BLOCK_CALL(l->arena, out, release->loc, OP_BULK_WAIT, arg_int(l->arena, 0),
-                   ends->stores_again ? (Arg){0} : arg_name("read"));
+    if (ends->stores) wait_for_stores(l, ring, ends, release->loc, out);
     if (!ring->empty) return;
     if (reads_by_wgmma_alone(ends) && !have_all_waited(block, at)) block_barrier(l->arena, out, release->loc);
     if (reads_by_wgmma_alone(ends)) push_arrive(l, ring->empty, slot, arrivals_at_empty(l, ends), release->loc, out);
@@ -680,7 +685,21 @@ static void lower_peer_store(Lowering *l, Stmt *store, Block *out) {
     block_push(l->arena, out, store);
 }
 
-// The group writes a slot that it has received, and that asynchronous copies fill again.
+// An asynchronous unit reads the ring's slots behind the statement, which the role may come to again.
+static bool is_read_behind(Lowering *l, const Ring *ring, const Stmt *write) {
+    bool behind = false;
+    FOR_EACH_STMT_MUT (stmt, &l->role->role.body) {
+        const Stmt *copy = tma_copy(l->arena, stmt), *unit = copy ? copy : stmt;
+        bool repeats = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+        behind |= stmt == write || (repeats && stmt_contains(stmt, write));
+        if (!behind || !is_async_read(unit)) continue;
+        FOR_EACH_EFFECT (effect, l->arena, unit)
+            if (effect->access == ACCESS_READ && effect->buf->channel && ring_of(l, effect->buf) == ring) return true;
+    }
+    return false;
+}
+
+// The group writes a slot that it has received, and that asynchronous units fill again or read.
 static bool writes_received(Lowering *l, const Stmt *stmt) {
     bool whole = stmt->kind == STMT_CALL || stmt->kind == STMT_STORE || is_loop(stmt, LOOP_PARALLEL);
     if (!whole || l->in_parallel) return false;
@@ -693,7 +712,7 @@ static bool writes_received(Lowering *l, const Stmt *stmt) {
             receives |= group->role == l->role && group->receives && !group->produces;
             by_bytes |= ring->ends.items[i].by_bytes;
         }
-        if (receives && by_bytes) return true;
+        if (receives && by_bytes && (!ring->fresh || is_read_behind(l, ring, stmt))) return true;
     }
     return false;
 }
@@ -711,7 +730,8 @@ static void channel_bodies(Lowering *l, Stmt *stmt) {
 static void channel_stmt(Lowering *l, Block *block, int at, Block *out) {
     Stmt *stmt = block->items[at];
     bool writes = writes_received(l, stmt);
-    if (writes && out->count && is_call(vec_last(out), OP_FENCE_ASYNC)) block_remove(out, out->count - 1);   // one behind both
+    if (writes && out->count && is_call(vec_last(out), OP_FENCE_ASYNC))
+        block_remove(out, out->count - 1);   // one behind both
     channel_bodies(l, stmt);
     if (is_acquire(stmt)) lower_acquire(l, block, at, out);
     else if (is_receive(stmt)) lower_receive(l, stmt, out);
@@ -759,6 +779,15 @@ static int find_alone(Lowering *l, const Block *block, const Ring *ring, int hel
     return held;
 }
 
+// Shared memory must outlive the stores that read it. (insert-mbarriers sees to those of a CTA without roles.)
+static bool stores_own_slots(const Lowering *l) {
+    VEC_EACH_PTR (Ring, ring, &l->rings) {
+        const Ends *ends = ring->own ? ends_of(ring, l->role) : NULL;
+        if (ends && ends->stores && !ends->stores_again) return true;
+    }
+    return false;
+}
+
 // The body of a role, or the statements of the CTA: counters come first.
 static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     Block counters = {0};
@@ -767,6 +796,7 @@ static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     count_ends(l, body, &counters);
     VEC_EACH_PTR (Ring, ring, &l->rings) find_alone(l, body, ring, 0);
     channel_block(l, body);
+    if (role && stores_own_slots(l)) push_store_wait(l->arena, role->loc, body);
     FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);
     if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes, true, NULL);
 }

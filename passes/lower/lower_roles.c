@@ -61,7 +61,8 @@ static bool needs_threads(const Block *body) {
         if (via_is(stmt, VIA_TMA) || is_control(stmt)) continue;
         if (stmt->kind != STMT_CALL) return true;
         OpId op = stmt->call.op;
-        bool by_one = op == OP_MBARRIER_WAIT || op == OP_MBARRIER_EXPECT || op == OP_MBARRIER_ARRIVE || op == OP_BULK_WAIT;
+        bool by_one =
+            op == OP_MBARRIER_WAIT || op == OP_MBARRIER_EXPECT || op == OP_MBARRIER_ARRIVE || op == OP_BULK_WAIT;
         if (!by_one) return true;
     }
     return false;

@@ -23,6 +23,7 @@ struct Scenarios {
     Map *ends;   // Var -> Quantity
     VEC(Quantity *) quantities;
     Map *elements;    // iterators of parallel loops
+    Map *declared;    // in the body: other variables, as a role's of its grid, do not change
     int64_t period;   // S
     int64_t common;   // a multiple of all numbers of slots, also where S is not
     Map *counting;    // loops that count slots
@@ -151,6 +152,14 @@ static void find_quantities(Scenarios *m, Block *block, bool inside) {
     }
 }
 
+static void find_declared(Scenarios *m, const Block *body) {
+    FOR_EACH_STMT (stmt, body) {
+        if (stmt->kind == STMT_LET || stmt->kind == STMT_VAR) map_put(m->declared, stmt->let.var, stmt->let.var);
+        for (int k = 0; stmt->kind == STMT_FOR && k < stmt->loop.count; k++)
+            map_put(m->declared, stmt->loop.iters[k].var, stmt->loop.iters[k].var);
+    }
+}
+
 static void find_period(Scenarios *m, Block *body) {
     FOR_EACH_STMT (stmt, body)
         for (int i = 0; is_loop(stmt, LOOP_PARALLEL) && i < stmt->loop.count; i++)
@@ -180,6 +189,8 @@ Scenarios *scenarios_new(Arena *arena, Block *body, const Map *quiet, int most) 
     Scenarios *m = NEW(arena, Scenarios);
     *m = (Scenarios){.arena = arena, .ends = map_new(arena), .counting = map_new(arena), .elements = map_new(arena)};
     m->quiet = quiet;
+    m->declared = map_new(arena);
+    find_declared(m, body);
     find_period(m, body);
     find_quantities(m, body, false);
     for (int q = 0; q < m->quantities.count; q++) add_choices(m, m->quantities.items[q]);
@@ -199,12 +210,12 @@ bool scenarios_next(Scenarios *m) {
     return false;
 }
 
-// Dims and parameters that loops end at are bound from the start, lets where they stand.
+// Dims, parameters and lets around the body that loops end at are bound from the start, its own lets where they stand.
 void scenario_start(Scenarios *m, AffineEnv *env) {
     affine_reset(env);
     VEC_EACH_PTR (Quantity, quantity, &m->quantities) {
         quantity->bindings = 0;
-        bool known = quantity->key->kind == VAR_DIM || quantity->key->kind == VAR_PARAM;
+        bool known = !map_has(m->declared, quantity->key);
         if (known && !quantity->open) affine_bind(env, quantity->key, next_trips(env, quantity));
     }
 }

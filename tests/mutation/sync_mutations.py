@@ -65,7 +65,7 @@ JOINED = "the commit behind the next store takes it in"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
-LAST_SLOT = "behind the last step, which is the one with a mask in `queries`, slots are not filled again"
+LAST_STEP = "behind the last step, which is the one with a mask in `queries`, slots are not filled again"
 LAST_SECTION = "none enters a section behind the last one"
 LAST_SLOT = "none waits for the slot that says that there are no more"
 QUERIES = "the slot of the queries, given back behind this one, has been waited for"
@@ -98,12 +98,12 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gradients", "sm_90a", False, 20, "wgmma_fence();"):
               "both scores are wgmma's since the fence before, but ptxas wants a fence in each block that a wait begins (C7519)",
           ("queries", "sm_90a", False, 27, "barrier();"): WHOLE,
-          ("keys", "sm_90a", False, 39, "mbarrier_arrive(Gs_empty[slot]);"): LAST_SLOT,
+          ("keys", "sm_90a", False, 39, "mbarrier_arrive(Gs_empty[slot]);"): LAST_STEP,
           ("keys", "sm_90a", False, 40, "barrier();"): WHOLE,
           ("keys", "sm_90a", False, 54, "mbarrier_wait(Qs_full[m % 2], m / 2 % 2);"): "P came of Q, for which `values` has waited",
           ("keys", "sm_90a", False, 59, "barrier();"): WHOLE,
-          ("queries", "sm_90a", False, 35, "mbarrier_arrive(Vs_empty[0]);"): LAST_SLOT,
-          ("queries", "sm_90a", False, 39, "mbarrier_arrive(Ks_empty[k]);"): LAST_SLOT,
+          ("queries", "sm_90a", False, 35, "mbarrier_arrive(Vs_empty[0]);"): LAST_STEP,
+          ("queries", "sm_90a", False, 39, "mbarrier_arrive(Ks_empty[k]);"): LAST_STEP,
           ("queries", "sm_90a", False, 40, "barrier();"): WHOLE,
           ("attention_fp8_roles", "sm_80", False, 37, "barrier(5 + wg, W * 128);"): "order of work alone",
           ("attention_fp8_roles", "sm_80", False, 47, "barrier(5, W * 128);"): "takes the last arrival, so that none is left",
