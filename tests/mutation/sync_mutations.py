@@ -66,6 +66,7 @@ OWN_PLACES = "each way through a tile has a barrier behind its products, and a t
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
 LAST_STEP = "behind the last step, which is the one with a mask in `queries`, slots are not filled again"
+BEFORE_Q = "who gives back the slot of Q has given this one back before, and the thread has waited for the next Q in its place"
 LAST_SECTION = "none enters a section behind the last one"
 LAST_SLOT = "none waits for the slot that says that there are no more"
 QUERIES = "the slot of the queries, given back behind this one, has been waited for"
@@ -93,8 +94,10 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,
           ("attention_backward", "sm_90a", False, 25, "wgmma_commit();"): JOINS,
           ("attention_backward", "sm_90a", False, 41, "bulk_commit();"): JOINED,
-          ("attention_backward", "sm_90a", False, 47, "mbarrier_wait(Gs_empty[at % 2], (at / 2 + 1) % 2);"):
-              "who gives Q back has given dO back before, and this thread has waited for Q",
+          ("attention_backward", "sm_90a", False, 38, "mbarrier_wait(to1_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
+          ("attention_backward", "sm_90a", False, 72, "mbarrier_wait(to0_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
+          ("attention_backward", "sm_90a", False, 47, "mbarrier_wait(Gs_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
+          ("attention_backward", "sm_90a", False, 99, "mbarrier_wait(Gs_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
           ("gradients", "sm_90a", False, 20, "wgmma_fence();"):
               "both scores are wgmma's since the fence before, but ptxas wants a fence in each block that a wait begins (C7519)",
           ("queries", "sm_90a", False, 27, "barrier();"): WHOLE,
@@ -142,6 +145,7 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
         (LAST_SLOT, "warp_sync();", (92, 132), (84, 116)), (LAST_SLOT, "mbarrier_arrive(Qs_empty[0]);", (93, 133), (85, 117)),
         (QUERIES, "mbarrier_wait(Cuts_empty[i64(Cuts_slot)], Cuts_parity);", (144,), (128,)), (NO_KEYS, "barrier();", (), (135,)))
     for merge, positions in ((1, with_merge), (0, without)) for position in positions} | {
+    ("attention_backward", "sm_90a", False, position, "wgmma_commit();"): JOINS for position in (43, 46, 77, 80)} | {
     ("weighted_sums", "sm_90a", False, position, "barrier();"):
         "who set the mbarrier up is the only one who arrives before the next barrier; racecheck warns without" for position in (4, 23, 30)} | {
     ("weighted_sums", "sm_90a", False, 49, "barrier();"):
