@@ -429,6 +429,8 @@ CASES = [
            target="sm_90a", kernel=kernel, first=kernel)
       for kernel, causal, shapes in (("keys", "false", ((20, 20), (200, 20))), ("queries", "false", ((20, 200),)),
                                      ("queries", "true", ((130, 130),)))),
+    Case("own_slots", [], [f"test own_slots (M = {m}) tolerance 0;" for m in (16, 32, 80)], target="sm_90a",
+         source="programs/slot_stores.tile", kernel="own_slots", first="own_slots"),
     Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
          target="sm_90a", source="lit/passes/vectors.tile"),
     *(Case("attention_roles", [f"D={d}", f"CAUSAL={causal}", "LONG=1"], [
