@@ -330,20 +330,20 @@ static void push_arrive(Lowering *l, Buf *bar, Expr *at, int64_t arrivals, Span 
     attr_set_ints(l->arena, &vec_last(out)->attrs, ATTR_PREDICATED, 0, NULL);
 }
 
-// Whether the block ends with `what`, but for arrivals and names of registers' values.
-static bool ends_with(const Block *block, OpId what) {
+// The block ends with `what`, but for arrivals and names of registers' values. NULL: it does not.
+static const Stmt *last_call(const Block *block, OpId what) {
     for (int i = block->count - 1; i >= 0; i--) {
         const Stmt *stmt = block->items[i];
-        if (is_call(stmt, what)) return true;
+        if (is_call(stmt, what)) return stmt;
         bool name = stmt->kind == STMT_LET && !expr_reads_memory(stmt->let.value);
-        if (!name && !is_call(stmt, OP_WARP_SYNC) && !is_call(stmt, OP_MBARRIER_ARRIVE)) return false;
+        if (!name && !is_call(stmt, OP_WARP_SYNC) && !is_call(stmt, OP_MBARRIER_ARRIVE)) return NULL;
     }
-    return false;
+    return NULL;
 }
 
 // One arrival a warp, behind what all its lanes did.
 static void push_warps_arrive(Lowering *l, const Ends *ends, Buf *bar, Expr *at, Span loc, Block *out) {
-    if (!ends->one && !ends_with(out, OP_WARP_SYNC)) block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
+    if (!ends->one && !last_call(out, OP_WARP_SYNC)) block_call(l->arena, out, loc, OP_WARP_SYNC, 0, NULL);
     push_arrive(l, bar, at, warps_of(l, ends), loc, out);
 }
 
@@ -617,8 +617,10 @@ static bool have_all_waited(const Block *block, int at) {
 // The thread that started the stores waits; the others have none. (insert-sync waits before own slots are written again,
 // lower_group at the end.)
 static void wait_for_stores(Lowering *l, const Ring *ring, const Ends *ends, Span loc, Block *out) {
+    const Stmt *waits = last_call(out, OP_BULK_WAIT);
     if (ends->stores_again) BLOCK_CALL(l->arena, out, loc, OP_BULK_WAIT, arg_int(l->arena, 0), (Arg){0});
-    else if (!ring->own && !ends_with(out, OP_BULK_WAIT)) push_store_wait(l->arena, loc, out);
+    else if (!ring->own && !(waits && expr_is_int(ARG(waits, BULK_WAIT, n).value, 0)))
+        push_store_wait(l->arena, loc, out);
 }
 
 static void lower_release(Lowering *l, const Block *block, int at, Block *out) {
@@ -692,7 +694,7 @@ static bool is_read_behind(Lowering *l, const Ring *ring, const Stmt *write) {
         const Stmt *copy = tma_copy(l->arena, stmt), *unit = copy ? copy : stmt;
         bool repeats = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
         behind |= stmt == write || (repeats && stmt_contains(stmt, write));
-        if (!behind || !is_async_read(unit)) continue;
+        if (!behind || !((copy && copy != stmt) || is_async_read(unit))) continue;   // an addition by TMA, too
         FOR_EACH_EFFECT (effect, l->arena, unit)
             if (effect->access == ACCESS_READ && effect->buf->channel && ring_of(l, effect->buf) == ring) return true;
     }
@@ -788,6 +790,14 @@ static bool stores_own_slots(const Lowering *l) {
     return false;
 }
 
+static bool multiplies_slots(const Lowering *l) {
+    VEC_EACH_PTR (Ring, ring, &l->rings) {
+        const Ends *ends = ring->own ? NULL : ends_of(ring, l->role);
+        if (ends && ends->by_wgmma) return true;
+    }
+    return false;
+}
+
 // The body of a role, or the statements of the CTA: counters come first.
 static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     Block counters = {0};
@@ -798,7 +808,8 @@ static void lower_group(Lowering *l, const Stmt *role, Block *body, int first) {
     channel_block(l, body);
     if (role && stores_own_slots(l)) push_store_wait(l->arena, role->loc, body);
     FOR_EACH_ITEM (stmt, &counters) block_insert(l->arena, body, first++, stmt);
-    if (role && map_count(l->consumes)) make_mma_async(l->arena, body, l->consumes, true, NULL);
+    if (role && (map_count(l->consumes) || multiplies_slots(l)))
+        make_mma_async(l->arena, body, l->consumes, true, NULL);
 }
 
 // ---- the kernel ----

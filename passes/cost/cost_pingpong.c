@@ -77,8 +77,11 @@ bool feeds_columns(Arena *arena, const Block *step, const Buf *tile) {
         GemmOp gemm;
         if (!match_gemm(stmt, &gemm)) continue;
         if (gemm.b->buf == tile) return true;
-        FOR_EACH_STMT (made, step)
-            if (made != stmt && stmt_writes(arena, made, gemm.b->buf) && stmt_touches(arena, made, tile)) return true;
+        FOR_EACH_STMT (other, step) {
+            Stmt made = stmt_alone(other);
+            if (other != stmt && stmt_writes(arena, &made, gemm.b->buf) && stmt_touches(arena, &made, tile))
+                return true;
+        }
     }
     return false;
 }
@@ -140,7 +143,7 @@ static bool is_scattered(const Target *target, const Stmt *stmt) {
     return is_fragment_to_global_copy(stmt) && tma_epilogue_problem(target, stmt, &store);
 }
 
-// Rows of a tile of results that share a sector of the L2 cache with the next tile's: both are written in a part.
+// Rows of a tile of results that share a sector of the L2 cache with the next tile's: neither tile writes all of it.
 static int64_t ragged_rows(const Stmt *stmt) {
     if (!is_fragment_to_global_copy(stmt)) return 0;
     CopyOp copy = copy_of(stmt);

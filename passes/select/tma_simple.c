@@ -18,10 +18,12 @@
 #include "passes/select/tma_simple.h"
 #include "ir/channels.h"
 #include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/tile_loop.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
+#include "support/numbers.h"
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
@@ -172,12 +174,22 @@ static const char *load_problem(const Stmt *copy, const TileUses *uses) {
 
 // ---- stores ----
 
+// Each value of the iterator has a place of its own: some dim moves by its whole extent at least.
+static bool has_own_place(const Region *region, const Iter *iter) {
+    int64_t step = 0, each = 0;
+    for (int d = 0; d < region->count; d++) {
+        if (!expr_const(iter->step, &step) || !linear_in(region->dims[d].start, iter->var, &each)) continue;
+        if (larger(each, -each) * step >= larger(region_extent(region, d), 1)) return true;
+    }
+    return false;
+}
+
 static bool is_repeated_by(const Stmt *loop, const Stmt *copy) {
     bool tiles = attr_get(loop->attrs, ATTR_TILE_LOOP) != NULL;
     if ((loop->kind != STMT_WHILE && (loop->kind != STMT_FOR || tiles)) || !stmt_contains(loop, copy)) return false;
     if (loop->kind == STMT_WHILE) return true;
     for (int i = 0; i < loop->loop.count; i++)
-        if (!region_uses_var(copy_of(copy).dst, loop->loop.iters[i].var)) return true;
+        if (!has_own_place(copy_of(copy).dst, &loop->loop.iters[i])) return true;
     return false;
 }
 

@@ -109,7 +109,7 @@ static void push_call(Writer *w, OpId op, int count, const Arg *args, Span loc, 
     w->changed = true;
 }
 
-// A fence that another one follows at once.
+// A fence that another one follows at once, perhaps the last statement of an `if`.
 static void drop_fence(Block *out) {
     if (out->count && vec_last(out)->kind == STMT_IF) out = &vec_last(out)->if_.then;
     if (out->count && is_call(vec_last(out), OP_FENCE_ASYNC)) out->count--;
