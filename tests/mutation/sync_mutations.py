@@ -67,6 +67,7 @@ SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
 LAST_STEP = "behind the last step, which is the one with a mask in `queries`, slots are not filled again"
 BEFORE_Q = "who gives back the slot of Q has given this one back before, and the thread has waited for the next Q in its place"
+PASSED_LAST = "none waits for the slots behind the group's last step, which it passes by"
 LAST_SECTION = "none enters a section behind the last one"
 LAST_SLOT = "none waits for the slot that says that there are no more"
 QUERIES = "the slot of the queries, given back behind this one, has been waited for"
@@ -145,6 +146,9 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
         (LAST_SLOT, "warp_sync();", (92, 132), (84, 116)), (LAST_SLOT, "mbarrier_arrive(Qs_empty[0]);", (93, 133), (85, 117)),
         (QUERIES, "mbarrier_wait(Cuts_empty[i64(Cuts_slot)], Cuts_parity);", (144,), (128,)), (NO_KEYS, "barrier();", (), (135,)))
     for merge, positions in ((1, with_merge), (0, without)) for position in positions} | {
+    ("queries", "sm_90a", False, position, statement): PASSED_LAST for position, statement in (
+        (32, "mbarrier_wait(Ks_full[n % 2], n / 2 % 2);"), (33, "barrier();"), (34, "mbarrier_arrive(Ks_empty[slot]);"),
+        (35, "mbarrier_wait(Vs_full[0], n % 2);"), (36, "barrier();"), (37, "mbarrier_arrive(Vs_empty[0]);"))} | {
     ("attention_backward", "sm_90a", False, position, "wgmma_commit();"): JOINS for position in (43, 46, 77, 80)} | {
     ("weighted_sums", "sm_90a", False, position, "barrier();"):
         "who set the mbarrier up is the only one who arrives before the next barrier; racecheck warns without" for position in (4, 23, 30)} | {
