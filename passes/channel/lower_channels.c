@@ -26,7 +26,7 @@
 // release whose slot products (async) still read arrives behind the await of their accumulator, where one follows
 // before the group waits for anything else; else the products are awaited there.
 //
-// The first slots are free. A channel that is filled no more often than it has slots has no `empty`, for which none waits.
+// The first slots are free. A channel that is filled no more often than it has slots has no `empty`: no group would wait for it.
 // What a group writes to a slot that it has received is behind a fence where an asynchronous unit fills it again or reads it.
 // Slots that a group gives back one after the other are behind one wait and one warp_sync.
 //
