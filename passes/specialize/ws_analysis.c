@@ -262,10 +262,10 @@ static void need_control(RolePlan *plan, const Stmt *stmt) {
     }
 }
 
+// All that it names: where the region begins, how much of it there is, hints. (A gather computes nothing: loaded_tile.)
 static void need_load(RolePlan *plan, const Stmt *load) {
-    const Region *from = is_global_to_shared_copy(load) ? copy_of(load).src : NULL;
-    for (int d = 0; from && d < from->count; d++) need_expr(plan, from->dims[d].start);
-    if (!from) stmt_names(load, plan->required);
+    stmt_names(load, plan->required);
+    if (is_global_to_shared_copy(load)) plan->computed |= stmt_any_own_expr(load, is_computed, NULL);
 }
 
 static void need_block(RolePlan *plan, const Block *block) {
