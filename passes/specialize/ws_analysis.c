@@ -299,7 +299,8 @@ static bool between_blocks(OpId op) {
 
 static bool is_work(OpId op) {
     bool moves = op == OP_COPY || op == OP_FILL || op == OP_GEMM || op == OP_TRANSPOSE;
-    return moves || op == OP_ASSERT || op == OP_PRINT || op_is(op, OP_CLASS_REDUCTION) || between_blocks(op);
+    bool combines = op_is(op, OP_CLASS_REDUCTION) || op_is(op, OP_CLASS_SCAN);
+    return moves || combines || op == OP_ASSERT || op == OP_PRINT || between_blocks(op);
 }
 
 static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
