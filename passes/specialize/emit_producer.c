@@ -71,7 +71,7 @@ void share_warps(Maker *m) {
 }
 
 int64_t filling_arrivals(const TileRing *ring) {
-    return ring->gathers ? (ring->bytes > 0) + ring->warps : 1;
+    return ring->gathers ? ring->by_tma + ring->warps : 1;
 }
 
 // ---- load ----
@@ -133,21 +133,37 @@ static void push_started(Maker *m, const Stmt *load, const TileRing *ring, Block
         return;
     }
     block_push(p->arena, out, started);
-    if (starts_loads(m, ring)) block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
+}
+
+// Bytes of the fill that TMA brings: of a tile that is filled at several places, here.
+static int64_t bytes_by_tma(const Maker *m, const TileRing *ring, const Stmt *first) {
+    const RoleTile *leading = ring->tiles.items[0];
+    int64_t bytes = 0;
+    for (int s = 0; s < leading->live_ranges.count; s++) {
+        if (filling_stmt(m->plan, &leading->live_ranges.items[s]) != first) continue;
+        VEC_EACH_PTR (RoleTile, tile, &ring->tiles) {
+            const Stmt *load = filling_stmt(m->plan, &tile->live_ranges.items[s]);
+            if (!gathers_tile(m->plan->target, load)) bytes += buf_slot_bytes(tile->buf);
+        }
+    }
+    return bytes;
 }
 
 static void push_load(Maker *m, const Stmt *load, Block *out) {
     RoleBuilder *p = m->builder;
     const RoleTile *tile = tile_of(m->plan, loaded_tile(load));
     const TileRing *ring = tile->ring;
-    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && (ring->bytes > 0 || ring->gathers > 0),
+    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && (ring->by_tma || ring->gathers > 0),
            "a load of '%s', which the transposer fills", tile->buf->name);
     if (tile == ring->tiles.items[0]) {
         if (!ring->single_use) push_slot_wait(p, ring->empty, &ring->counter, out);
-        if (ring->bytes > 0)
-            push_on(p, OP_MBARRIER_EXPECT, ring->full, slot_index(p, &ring->counter), integer(p, ring->bytes), out);
+        if (ring->by_tma)
+            push_on(p, OP_MBARRIER_EXPECT, ring->full, slot_index(p, &ring->counter),
+                    integer(p, bytes_by_tma(m, ring, load)), out);
     }
     push_started(m, load, ring, out);
+    // (as many groups in each fill, also where TMA brings this one: the lag counts groups)
+    if (tile->gathered && starts_loads(m, ring)) block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
     if (tile != vec_last(&ring->tiles)) return;
     if (ring->gathers) push_gathered(m, ring, out);
     if (!ring->single_use) push_advance(p, &ring->counter, out);

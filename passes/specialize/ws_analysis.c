@@ -57,7 +57,9 @@ static void add_range(RolePlan *plan, const Block *block, int at) {
         vec_push(plan->arena, &plan->tiles, tile);
     }
     vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, at, -1, -1}));
-    tile->gathered |= gathers_tile(plan->target, fill);
+    bool gathers = gathers_tile(plan->target, fill);
+    tile->gathered |= gathers;
+    tile->by_tma |= loaded_tile(fill) && !gathers;
     if (!loaded_tile(fill)) plan->transposes = true;
     else
         FOR_EACH_EFFECT (effect, plan->arena, fill)
@@ -164,7 +166,7 @@ static void make_groups(RolePlan *plan) {
         vec_push(plan->arena, &tile->ring->tiles, tile);
         vec_push(plan->arena, &tile->ring->consume.tiles, tile->buf);
         tile->ring->space += buf_slot_bytes(tile->buf);
-        tile->ring->bytes += tile->gathered ? 0 : buf_slot_bytes(tile->buf);
+        tile->ring->by_tma |= tile->by_tma;
         tile->ring->gathers += tile->gathered;
         tile->ring->by_threads |= read_by_threads(plan, tile->buf);
         if (is_transposed_from(plan, tile)) tile->ring->consumer = ROLE_TRANSPOSE;
@@ -328,7 +330,7 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile";
+            return "a copy fills only a part of its tile: gather the whole of it by a `parallel` loop";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }

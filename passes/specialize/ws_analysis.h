@@ -14,7 +14,7 @@ typedef struct LiveRange {   // a copy that fills a tile, and the statements of 
 typedef struct RoleTile {
     Buf *buf;
     VEC(LiveRange) live_ranges;
-    bool gathered;   // by threads of the producer
+    bool gathered, by_tma;   // by threads of the producer; by TMA: both, where it is filled at several places
     TileRing *ring;
 } RoleTile;
 
@@ -24,7 +24,7 @@ struct TileRing {   // tiles that are filled and emptied at the same time share 
     Consume consume;
     VEC(RoleTile *) tiles;
     int64_t slots, space;   // bytes of a slot
-    int64_t bytes;          // of them, by TMA
+    bool by_tma;            // some fill of a tile is by TMA
     int gathers;            // tiles that the producer's threads fill
     bool by_threads;        // some statement other than wgmma reads them
     bool single_use;        // filled a single time per CTA: the producer does not wait for empty
