@@ -5,7 +5,7 @@
 //     grid (bm in ceildiv(M, 128), bn in ceildiv(N, 128)) threads 256 { ... }
 //
 // Later passes obey: tile-scheduler, select, multi-buffer and warp-specialize read the groups (warp_specialize.h) and ask
-// nothing. A kernel without groups is not warp-specialized; if it has products in a pipelined loop, its grid says why:
+// nothing. A kernel without groups is not warp-specialized; if it has products, and no roles of its own, its grid says why:
 // `@no_specialize("..")`.
 //
 // The pass comes behind swap-operands and split-k, which change the tiles and what the CTAs of a cluster share. What comes
@@ -16,6 +16,7 @@
 // without, and the registers of the others. Groups that cannot be are an error. A target without wgmma, and the variant
 // for other shapes, have none.
 #include "ir/build.h"
+#include "ir/channels.h"
 #include "passes/grid/tile_order.h"
 #include "passes/specialize/ws_analysis.h"
 #include "support/numbers.h"
@@ -137,9 +138,9 @@ static const char *groups_problem(Arena *arena, const Stmt *grid, const Groups *
 
 // ---- the pass ----
 
-static bool is_product_loop(const Stmt *stmt, void *user) {
-    (void)user;
-    return is_loop(stmt, LOOP_PIPELINED) && block_calls(&stmt->loop.body, OP_GEMM);
+// Products of roles and channels that the source has are as it wants them.
+static bool wants_roles(const Func *kernel) {
+    return block_calls(&kernel->body, OP_GEMM) && !func_has_roles(kernel) && !has_channels(kernel);
 }
 
 static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, const char *why) {
@@ -147,7 +148,7 @@ static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, co
     bool asked = attr_get(grid->attrs, ATTR_GROUP) || attr_get(grid->attrs, ATTR_EACH);
     if (asked && able) return diag(context->sink, grid->loc, T_GROUPS, why), false;
     drop_groups(grid);
-    if (!able || !block_any(&kernel->body, is_product_loop, NULL)) return asked;
+    if (!able || !wants_roles(kernel)) return asked;
     REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
     if (attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return false;
     attr_set_text(context->arena, &grid->attrs, ATTR_NO_SPECIALIZE, why);
