@@ -7,7 +7,7 @@
 //     if (decided) x else y                 the taken branch
 //     for (i in 1) x                        x with i = 0                     (not `parallel`: its maps count iterators)
 //     for (i in 0) x, for (i in n) { }      nothing
-//     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip
+//     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip; also where A ends there: n is M - i
 //     parallel { let r = id[i]; As[i, c] = X[r, c]; }    As[i, c] = X[id[i], c]: a gather, which is copied asynchronously
 //
 // and last, lets, vars and buffers without a use are dropped. First, indices that nest deeper than a gather's get names
@@ -173,14 +173,33 @@ static Expr *decide(Simplifier *s, Expr *condition) {
     return condition;
 }
 
-// A clipped extent that always reaches the tile's end clips nothing.
+// What is behind a dim of a tensor reads 0 and is not written, as what is behind a clipped extent. (Of a view of one that is
+// not so: rows of an im2col view must be there.)
+static bool has_nothing_behind(const Buf *buf) {
+    return buf->scope == SCOPE_GLOBAL && !buf->im2col;
+}
+
+// The extent always reaches the tile's end, or that of the tensor.
+static bool reaches_end(Simplifier *s, const Region *region, int d, Expr *extent) {
+    const RegionDim *dim = &region->dims[d];
+    if (extent->kind == EXPR_CALL && extent->call.op == OP_MIN)
+        return reaches_end(s, region, d, extent->call.args[0].value) &&
+               reaches_end(s, region, d, extent->call.args[1].value);
+    if (extent->kind == EXPR_SELECT)
+        return reaches_end(s, region, d, extent->select.yes) && reaches_end(s, region, d, extent->select.no);
+    if (provably(s, BIN_GE, extent, e_int(s->arena, dim->tile))) return true;
+    if (!has_nothing_behind(region->buf)) return false;
+    return provably(s, BIN_GE, e_add(s->arena, dim->start, extent), region->buf->shape[d]);
+}
+
+// A clipped extent that always reaches an end clips nothing.
 static void unclip(Simplifier *s, Arg *arg) {
     Region *region = arg->region;
     for (int i = 0; region && i < region->count; i++) {
         RegionDim dim = region->dims[i];
         int64_t extent;
         if (!dim.extent || (expr_const(dim.extent, &extent) && extent <= dim.tile)) continue;
-        if (!provably(s, BIN_GE, dim.extent, e_int(s->arena, dim.tile))) continue;
+        if (!reaches_end(s, region, i, dim.extent)) continue;
         RegionDim *dims = arena_copy(s->arena, region->dims, sizeof *dims * (size_t)region->count);
         dims[i].extent = e_int(s->arena, dim.tile);
         region = arg->region = region_new(s->arena, region->buf, dims, region->transposed, region->loc);
