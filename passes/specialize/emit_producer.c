@@ -242,8 +242,8 @@ static bool is_filled(const Stmt *stmt, void *user) {
     return fills(m, stmt) && (!m->own || filled_ring(m, stmt) == m->own);
 }
 
-static bool fills_or_counts(const Stmt *stmt, void *user) {
-    return is_filled(stmt, user) || sets_required(((const Maker *)user)->plan, stmt);
+static bool fills_or_steers(const Stmt *stmt, void *user) {
+    return is_filled(stmt, user) || steers_loads(((const Maker *)user)->plan, stmt);
 }
 
 static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
@@ -255,7 +255,7 @@ static void fill_stmt(Maker *m, Stmt *stmt, Block *out) {
     }
     Block *bodies[2], *to[2];
     int count = stmt_bodies(stmt, bodies);
-    if (!below_any(stmt, fills_or_counts, m)) return;
+    if (!below_any(stmt, fills_or_steers, m)) return;
     Stmt *shell = shell_of(m, stmt);
     stmt_bodies(shell, to);
     bool runs =

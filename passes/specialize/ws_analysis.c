@@ -217,8 +217,8 @@ TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store) {
 // ---- the producer's slice ----
 //
 // The scalars that the producer computes, too: those in the addresses, conditions and trip counts of loads, their
-// inputs, and the loops and branches around them. None may depend on results of the consumer, or on memory that the
-// kernel or another CTA writes in the meantime.
+// inputs, and the loops and branches around them, with what leaves these loops. None may depend on results of the
+// consumer, or on memory that the kernel or another CTA writes in the meantime.
 
 static bool is_value(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
@@ -235,13 +235,14 @@ static void need_expr(RolePlan *plan, const Expr *expr) {
     plan->computed |= any_expr(expr, is_computed, NULL);
 }
 
-bool sets_required(const RolePlan *plan, const Stmt *stmt) {
+bool steers_loads(const RolePlan *plan, const Stmt *stmt) {
+    if (stmt->kind == STMT_BREAK) return map_has(plan->breaks, stmt);
     return (stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN) && map_has(plan->required, stmt->let.var);
 }
 
-// The load role copies a tile, or changes a scalar that it needs.
+// The load role copies a tile, or the statement says which and how many.
 static bool load_does(const Stmt *stmt, void *plan) {
-    return loaded_tile(stmt) || sets_required(plan, stmt);
+    return loaded_tile(stmt) || steers_loads(plan, stmt);
 }
 
 static bool is_other(const Expr *expr, const void *plan) {
@@ -251,6 +252,7 @@ static bool is_other(const Expr *expr, const void *plan) {
 
 bool load_knows(const RolePlan *plan, const Stmt *stmt) {
     if (is_value(stmt)) return map_has(plan->required, stmt->let.var);
+    if (stmt->kind == STMT_BREAK) return steers_loads(plan, stmt);
     return stmt->kind == STMT_ASSUME && !any_expr(stmt->assume, is_other, plan);
 }
 
@@ -270,23 +272,36 @@ static void need_load(RolePlan *plan, const Stmt *load) {
     if (is_global_to_shared_copy(load)) plan->computed |= stmt_any_own_expr(load, is_computed, NULL);
 }
 
+// What leaves the loop of this body.
+static void need_breaks(RolePlan *plan, const Block *body) {
+    FOR_EACH_ITEM (stmt, body) {
+        if (stmt->kind == STMT_BREAK) map_put(plan->breaks, stmt, stmt);
+        if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) continue;
+        FOR_EACH_BODY (inner, stmt) need_breaks(plan, inner);
+    }
+}
+
 static void need_block(RolePlan *plan, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
         if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
         if (loaded_tile(stmt)) need_load(plan, stmt);
         if (!below_any(stmt, load_does, plan)) continue;
         need_control(plan, stmt);
-        FOR_EACH_BODY (body, stmt) need_block(plan, body);
+        FOR_EACH_BODY (body, stmt) {
+            if (stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE) need_breaks(plan, body);
+            need_block(plan, body);
+        }
     }
 }
 
 static void slice_producer(RolePlan *plan) {
     plan->required = map_new(plan->arena);
+    plan->breaks = map_new(plan->arena);
     int before;
     do {
-        before = map_count(plan->required);
+        before = map_count(plan->required) + map_count(plan->breaks);
         need_block(plan, &plan->grid->grid.body);
-    } while (map_count(plan->required) > before && !plan->computed);
+    } while (map_count(plan->required) + map_count(plan->breaks) > before && !plan->computed);
 }
 
 // ---- legality ----
@@ -330,7 +345,7 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile: gather the whole of it by a `parallel` loop";
+            return "a copy fills only a part of its tile";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }

@@ -45,7 +45,7 @@ typedef struct RolePlan {
     VEC(RoleTile *) tiles;
     VEC(TileRing *) rings;
     VEC(const Buf *) sources;   // tensors that tiles are loaded from
-    Map *required;              // scalars in the producer's slice
+    Map *required, *breaks;     // scalars in the producer's slice; what leaves its loops
     int64_t rows;               // that divide those of all MMAs
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
@@ -69,6 +69,7 @@ bool loads_tile(const Stmt *stmt, void *user);   // for block_any
 // Threads of the producer load it, since TMA cannot: a gather, other types or places.
 bool gathers_tile(const Target *target, const Stmt *stmt);
 bool transposes_loaded(const Stmt *stmt, void *plan);   // for block_any: a loaded tile is transposed to another one
-bool sets_required(const RolePlan *plan, const Stmt *stmt);   // changes a scalar that the load role needs
-// A scalar that the load role needs, or an assumption about such scalars only.
+// Changes a scalar that the load role needs, or leaves a loop that it runs.
+bool steers_loads(const RolePlan *plan, const Stmt *stmt);
+// Such a statement, a let that the load role needs, or an assumption about what it has only.
 bool load_knows(const RolePlan *plan, const Stmt *stmt);
