@@ -345,7 +345,7 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile";
+            return "a copy fills only a part of its tile: gather the whole of it by a `parallel` loop";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }
@@ -356,8 +356,10 @@ static bool is_ordered(const Expr *expr, const void *what) {
     return expr->kind == EXPR_CALL && between_blocks(expr->call.op);
 }
 
+// (`any` asks each warp about its own elements.)
 static bool is_effect(const Expr *expr, const void *what) {
-    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && !is_ordered(expr, what);
+    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_ANY;
+    return effect && !is_ordered(expr, what);
 }
 
 static bool writes_tile(const RolePlan *plan, const Stmt *stmt) {
