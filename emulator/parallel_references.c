@@ -6,8 +6,10 @@
 //     a tensor that is stored to has i and j, as they are, among its indices, at the same places in every access,
 //         so that each iteration has elements of its own;
 //     nothing breaks out of the loop, and no call has an effect;
+//     a local array has as many elements in each iteration;
 //     the bounds of j do not depend on i.
 #include "emulator/code.h"
+#include "ir/query.h"
 
 typedef struct Stored {
     const Buf *buf;
@@ -126,6 +128,16 @@ static void check_expr(Scan *scan, const Expr *e) {
     }
 }
 
+// Another value in each iteration.
+static bool differs(const Expr *e, const void *what) {
+    const Scan *scan = what;
+    if (e->kind == EXPR_LOAD) return owned(scan, e->load.buf);
+    if (e->kind != EXPR_VAR) return false;
+    for (int i = 0; i < scan->loop->loop.count; i++)
+        if (scan->loop->loop.iters[i].var == e->var) return true;
+    return owned(scan, e->var);
+}
+
 static void check_block(Scan *scan, const Block *block);
 
 static void check_stmt(Scan *scan, const Stmt *s) {
@@ -137,7 +149,10 @@ static void check_stmt(Scan *scan, const Stmt *s) {
         check_access(scan, s->store.buf, s->store.count, s->store.indices);
         check_expr(scan, s->store.value);
         break;
-    case STMT_DECL: check_exprs(scan, s->decl->rank, s->decl->shape); break;
+    case STMT_DECL:
+        check_exprs(scan, s->decl->rank, s->decl->shape);
+        for (int d = 0; d < s->decl->rank; d++) scan->refused |= any_expr(s->decl->shape[d], differs, scan);
+        break;
     case STMT_FOR:
         for (int i = 0; i < s->loop.count; i++) {
             check_expr(scan, s->loop.iters[i].begin);
