@@ -8,7 +8,9 @@
 //     for (i in 1) x                        x with i = 0                     (not `parallel`: its maps count iterators)
 //     for (i in 0) x, for (i in n) { }      nothing
 //     A[i +: n, :] with n >= the tile       A[i +: tile, :], which does not clip; also where A ends there: n is M - i
-//     parallel { let r = id[i]; As[i, c] = X[r, c]; }    As[i, c] = X[id[i], c]: a gather, which is copied asynchronously
+//     parallel { let r = id[i]; As[i, c] = X[r, c]; }    As[i, c] = X[id[i], c]: a gather, which is copied asynchronously;
+//                                           and if (r < n) As[i, c] = X[r, c]; else As[i, c] = 0; is ... = r < n ? X[r, c] : 0,
+//                                           and r >= 0 ? X[r, c] : 0 is X[r, c], which is 0 there
 //
 // and last, lets, vars and buffers without a use are dropped. First, indices that nest deeper than a gather's get names
 // (bind_indices.c). A fact holds in the whole scope of its variables, so nothing is assumed about a `var` or about
@@ -280,21 +282,119 @@ static bool goes_into_gather(const Stmt *stmt) {
     return !type_is_float(stmt->let.var->type) || stmt->let.value->kind == EXPR_LOAD;
 }
 
-// The lets before the one store of a gather go to their uses in it.
-static void join_gather(Simplifier *s, Stmt *loop) {
-    Block *body = &loop->loop.body;
+static Expr *negated(Simplifier *s, Expr *condition) {
+    if (!is_binary(condition, BIN_LOGICAL_OR)) return simplified(s, e_unary(s->arena, UNARY_NOT, condition));
+    return e_both(s->arena, negated(s, condition->binary.a), negated(s, condition->binary.b));
+}
+
+// condition ? yes : no, with what is 0 last, and one condition around the other operand.
+static Expr *gathered_value(Simplifier *s, Expr *condition, Expr *yes, Expr *no) {
+    Arena *a = s->arena;
+    Expr *zero = e_zero(a, yes->type);
+    if (expr_equal(yes, zero) && !expr_equal(no, zero)) return gathered_value(s, negated(s, condition), no, yes);
+    if (yes->kind != EXPR_SELECT || !expr_equal(no, zero)) return e_select(a, condition, yes, no);
+    Expr *value = gathered_value(s, yes->select.condition, yes->select.yes, yes->select.no);
+    if (value->kind != EXPR_SELECT || !expr_equal(value->select.no, zero)) return e_select(a, condition, value, no);
+    return e_select(a, e_both(a, condition, value->select.condition), value->select.yes, no);
+}
+
+static const Expr *widened(const Expr *index) {   // the same number in a narrower type
+    while (index->kind == EXPR_CAST && type_is_int(index->operand->type) &&
+           type_kind(index->type) == type_kind(index->operand->type) &&
+           type_bits(index->type) >= type_bits(index->operand->type))
+        index = index->operand;
+    return index;
+}
+
+// Where the comparison does not hold, the index is out of range: `i >= 0`, `i != -1`, `i < extent`.
+static bool fails_outside(Simplifier *s, const Expr *test, const Expr *index, Expr *extent) {
+    if (test->kind != EXPR_BINARY) return false;
+    BinaryOp op = test->binary.op;
+    const Expr *i = test->binary.a;
+    Expr *limit = test->binary.b;
+    if (expr_equal(widened(limit), widened(index))) {
+        op = op == BIN_LT ? BIN_GT : op == BIN_LE ? BIN_GE : op == BIN_GT ? BIN_LT : op == BIN_GE ? BIN_LE : op;
+        i = limit, limit = test->binary.a;
+    }
+    if (!expr_equal(widened(i), widened(index))) return false;
+    int64_t value;
+    bool known = expr_const(limit, &value);
+    if (op == BIN_GE) return known && value <= 0;
+    if (op == BIN_GT || op == BIN_NE) return known && value < 0;
+    return op == BIN_LT && provably(s, BIN_GE, e_cast(s->arena, TYPE_I64, limit), extent);
+}
+
+// The condition reads tensors that nothing writes, and it may be evaluated where it need not be.
+static bool can_choose_index(const Expr *condition) {
+    return expr_reads_memory(condition) && !expr_divides(condition) && !any_expr(condition, is_computed, NULL);
+}
+
+// What is left of a gather's condition. An index out of range reads 0 by itself; so a test of tensors chooses such an index,
+// since an asynchronous copy has indices from memory, and no condition. NULL: nothing.
+static Expr *needed_condition(Simplifier *s, Expr *condition, Expr *load) {
+    if (is_binary(condition, BIN_LOGICAL_AND)) {
+        Expr *a = needed_condition(s, condition->binary.a, load), *b = needed_condition(s, condition->binary.b, load);
+        return a && b ? e_both(s->arena, a, b) : a ? a : b;
+    }
+    for (int d = 0; d < load->load.count; d++)
+        if (fails_outside(s, condition, load->load.indices[d], load->load.buf->shape[d])) return NULL;
+    if (load->load.count < 2 || !can_choose_index(condition)) return condition;
+    Expr **row = &load->load.indices[0];
+    *row = e_select(s->arena, condition, *row, e_int_of(s->arena, (*row)->type, -1));
+    return NULL;
+}
+
+static Expr *without_range_tests(Simplifier *s, Expr *value) {
+    if (value->kind != EXPR_SELECT || value->select.yes->kind != EXPR_LOAD) return value;
+    const Expr *from = value->select.yes;
+    if (!has_nothing_behind(from->load.buf) || !expr_equal(value->select.no, e_zero(s->arena, from->type))) return value;
+    Expr *load = e_load(s->arena, from->load.buf, from->load.count, from->load.indices);   // (of indices of its own)
+    load->loc = from->loc;
+    Expr *condition = needed_condition(s, value->select.condition, load);
+    return condition ? e_select(s->arena, condition, load, value->select.no) : load;
+}
+
+static bool at_one_place(const Stmt *a, const Stmt *b) {
+    bool same = a->store.buf == b->store.buf && a->store.count == b->store.count;
+    for (int d = 0; same && d < a->store.count; d++) same = expr_equal(a->store.indices[d], b->store.indices[d]);
+    return same;
+}
+
+// The one store that the statements are: lets go to their uses in it, and what is stored to one place under a condition
+// and otherwise is chosen by `?:`. NULL: they are more.
+static Stmt *joined_store(Arena *a, Subst *subst, const Block *body) {
     int last = body->count - 1;
-    if (loop->loop.kind != LOOP_PARALLEL || last < 1 || last > MOST_GATHER_LETS) return;
-    Subst *subst = subst_new(s->arena);
+    if (last < 0 || last > MOST_GATHER_LETS) return NULL;
     for (int i = 0; i < last; i++) {
         const Stmt *let = body->items[i];
-        if (!goes_into_gather(let)) return;
+        if (!goes_into_gather(let)) return NULL;
         subst_var(subst, let->let.var, subst_expr(subst, let->let.value));
     }
+    const Stmt *stmt = body->items[last];
+    if (stmt->kind == STMT_STORE) return clone_stmt(a, subst, stmt);
+    if (stmt->kind != STMT_IF || !expr_is_pure(stmt->if_.condition)) return NULL;
+    Stmt *yes = joined_store(a, subst, &stmt->if_.then), *no = joined_store(a, subst, &stmt->if_.otherwise);
+    if (!yes || !no || !at_one_place(yes, no)) return NULL;
+    yes->store.value = e_select(a, subst_expr(subst, stmt->if_.condition), yes->store.value, no->store.value);
+    return yes;
+}
+
+// A gather is one store, of an element or of 0.
+static void join_gather(Simplifier *s, Stmt *loop) {
+    if (loop->loop.kind != LOOP_PARALLEL) return;
+    Stmt *store = joined_store(s->arena, subst_new(s->arena), &loop->loop.body);
+    if (!store) return;
+    Expr *value = store->store.value;
+    if (value->kind == EXPR_SELECT)
+        value = gathered_value(s, value->select.condition, value->select.yes, value->select.no);
+    value = without_range_tests(s, value);
+    const Stmt *before = loop->loop.body.items[0];
+    if (before->kind == STMT_STORE && expr_equal(value, before->store.value)) return;
+    store->store.value = value;
     TileLoop joined = {0};
-    block_push(s->arena, &joined.body, clone_stmt(s->arena, subst, body->items[last]));
-    if (!tile_move(s->arena, &joined) || indices_nest(joined.body.items[0])) return;
-    *body = joined.body;
+    block_push(s->arena, &joined.body, store);
+    if (!tile_move(s->arena, &joined) || indices_nest(store)) return;
+    loop->loop.body = joined.body;
     s->changed = true;
 }
 
