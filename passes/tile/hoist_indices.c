@@ -10,10 +10,10 @@
 // The copies of an iteration cannot start before its indices have come: a read and a wait for each step, in the warps
 // that the products wait for. LLVM moves no read out of a loop that waits.
 //
-// It takes indices of started copies that read tensors which nothing writes, depend on one iterator of the parallel
-// loop, and on nothing that the loop binds or assigns. (An index out of range reads 0, so a condition around the copy
-// need not hold; but none divides by a variable.) They stay in registers: as many as a thread that gathers has for its
-// addresses.
+// It takes indices of started copies, and terms of them, that read tensors which nothing writes or divide by variables,
+// depend on one iterator of the parallel loop, and on nothing that the loop binds or assigns. (An index out of range reads
+// 0, so a condition around the copy need not hold; where it does not, a divisor may be 0.) They stay in registers: as
+// many as a thread that gathers has for its addresses.
 #include "ir/build.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
@@ -40,7 +40,6 @@ typedef struct Hoister {
 
 static bool stays(const Expr *expr, const void *bound) {
     if (expr->kind == EXPR_LOAD) return !buf_is_constant(expr->load.buf);
-    if (expr_divisor(expr)) return true;
     return expr->kind == EXPR_VAR && (expr->var->kind == VAR_MUTABLE || map_get(bound, expr->var) != NULL);
 }
 
@@ -60,7 +59,7 @@ static bool whole_iterator(const Iter *iter, int64_t *extent) {
     return expr_is_int(iter->begin, 0) && expr_is_int(iter->step, 1) && expr_const(iter->end, extent);
 }
 
-// Registers for the indices: each of a copy's rows is divided among as many threads as it has vectors.
+// Registers for the indices, this one too: each of a copy's rows is divided among as many threads as it has vectors.
 static bool fits(const Hoister *h, const Iter *iter, const Buf *gathered) {
     int64_t elements = 1, extent;
     for (int i = 0; i < h->copy->loop.count; i++) {
@@ -69,8 +68,15 @@ static bool fits(const Hoister *h, const Iter *iter, const Buf *gathered) {
     }
     whole_iterator(iter, &extent);
     int64_t vectors = ceil_div(elements * type_bits(gathered->type), h->target->vector_bytes * 8);
-    return ceil_div(vectors < extent ? extent : vectors, h->threads) <=
+    return (h->kept.count + 1) * ceil_div(vectors < extent ? extent : vectors, h->threads) <=
            h->target->registers_gatherer - h->target->registers_loader;
+}
+
+static Expr *guard_division(Mapper *mapper, Expr *expr) {
+    Expr *by = expr_divisor(expr);
+    if (!by) return expr;
+    Expr *some = e_binary(mapper->arena, BIN_NE, by, e_int_of(mapper->arena, by->type, 0));
+    return e_select(mapper->arena, some, expr, e_zero(mapper->arena, expr->type));
 }
 
 // The fragment that holds the index for each of the iterator's values.
@@ -84,11 +90,21 @@ static Buf *kept_index(Hoister *h, const Iter *iter, Expr *index) {
     loop->loc = h->copy->loc;
     Subst *subst = subst_new(arena);
     subst_var(subst, iter->var, e_var(arena, var));
-    block_store1(arena, &loop->loop.body, buf, e_var(arena, var), subst_expr(subst, index));
+    Expr *value = map_expr(&(Mapper){.arena = arena, .expr = guard_division}, subst_expr(subst, index));
+    block_store1(arena, &loop->loop.body, buf, e_var(arena, var), value);
     block_push(arena, h->out, s_decl(arena, buf));
     block_push(arena, h->out, loop);
     vec_push(arena, &h->kept, ((Kept){index, buf}));
     return buf;
+}
+
+static Expr *replaced_index(Hoister *h, const Buf *gathered, Expr *index);
+
+// Of an index that moves on with the loop, what does not.
+static Expr *replaced_terms(Hoister *h, const Buf *gathered, Expr *index) {
+    if (!is_binary(index, BIN_ADD) && !is_binary(index, BIN_SUB) && !is_binary(index, BIN_MUL)) return index;
+    Expr *a = replaced_index(h, gathered, index->binary.a), *b = replaced_index(h, gathered, index->binary.b);
+    return a == index->binary.a && b == index->binary.b ? index : e_binary(h->arena, index->binary.op, a, b);
 }
 
 static Expr *replaced_index(Hoister *h, const Buf *gathered, Expr *index) {
@@ -96,7 +112,8 @@ static Expr *replaced_index(Hoister *h, const Buf *gathered, Expr *index) {
         Expr *value = replaced_index(h, gathered, index->operand);
         return value == index->operand ? index : e_cast(h->arena, index->type, value);
     }
-    if (!expr_reads_memory(index) || !expr_is_pure(index) || any_expr(index, stays, h->bound)) return index;
+    if (!(expr_reads_memory(index) || expr_divides(index)) || !expr_is_pure(index)) return index;
+    if (any_expr(index, stays, h->bound)) return replaced_terms(h, gathered, index);
     const Iter *iter = only_iterator(h, index);
     if (!iter || !fits(h, iter, gathered)) return index;
     return e_load1(h->arena, kept_index(h, iter, index), e_var(h->arena, iter->var));
