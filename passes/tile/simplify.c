@@ -347,7 +347,8 @@ static Expr *needed_condition(Simplifier *s, Expr *condition, Expr *load) {
 static Expr *without_range_tests(Simplifier *s, Expr *value) {
     if (value->kind != EXPR_SELECT || value->select.yes->kind != EXPR_LOAD) return value;
     const Expr *from = value->select.yes;
-    if (!has_nothing_behind(from->load.buf) || !expr_equal(value->select.no, e_zero(s->arena, from->type))) return value;
+    if (!has_nothing_behind(from->load.buf) || !expr_equal(value->select.no, e_zero(s->arena, from->type)))
+        return value;
     Expr *load = e_load(s->arena, from->load.buf, from->load.count, from->load.indices);   // (of indices of its own)
     load->loc = from->loc;
     Expr *condition = needed_condition(s, value->select.condition, load);
@@ -539,6 +540,10 @@ bool pass_simplify(PassContext *context, Func *kernel) {
     s.facts = facts_new(context->arena, kernel);
     s.changed = bind_indices(context->arena, &kernel->body);
     simplify_block(&s, &kernel->body);
+    if (kernel->stage == STAGE_TILE && read_side_tables(context->arena, kernel)) {
+        s.changed = true;
+        simplify_block(&s, &kernel->body);
+    }
     while (sweep_over(context->arena, kernel)) s.changed = true;
     return s.changed;
 }

@@ -3,7 +3,8 @@
 // In: tile-stage kernels. Out: tile-stage kernels with other operands, tiles or loops (simplify: any stage). The
 // pipeline runs these passes at several places; passes.def has the order. Files, one pass each:
 //
-//     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices
+//     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices;
+//                            side_tables.c: gathers by tables that the kernel makes
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
@@ -30,6 +31,9 @@ bool tiles_lack_columns(const Target *target, const Func *kernel);
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed
 bool indices_nest(const Stmt *store);            // its move would be bound
+
+// ---- side_tables.c ----
+bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: something changed
 
 // ---- split_k.c ----
 // Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
