@@ -539,6 +539,7 @@ bool pass_simplify(PassContext *context, Func *kernel) {
     Simplifier s = {.context = context, .arena = context->arena, .copies = subst_new(context->arena)};
     s.facts = facts_new(context->arena, kernel);
     s.changed = bind_indices(context->arena, &kernel->body);
+    s.changed |= kernel->stage == STAGE_TILE && join_pieces(context->arena, &kernel->body);
     simplify_block(&s, &kernel->body);
     if (kernel->stage == STAGE_TILE && read_side_tables(context->arena, kernel)) {
         s.changed = true;

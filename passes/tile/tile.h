@@ -4,6 +4,7 @@
 // pipeline runs these passes at several places; passes.def has the order. Files, one pass each:
 //
 //     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices;
+//                            pieces_of_tiles.c: tiles that a loop fills piece by piece, as gathers;
 //                            side_tables.c: gathers by tables that the kernel makes
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma
 //     stream_k.c             shares the k steps of all tiles among CTAs
@@ -31,6 +32,9 @@ bool tiles_lack_columns(const Target *target, const Func *kernel);
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed
 bool indices_nest(const Stmt *store);            // its move would be bound
+
+// ---- pieces_of_tiles.c ----
+bool join_pieces(Arena *arena, Block *block);   // in place; true: something changed
 
 // ---- side_tables.c ----
 bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: something changed
