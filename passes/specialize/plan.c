@@ -75,11 +75,12 @@ static bool loads_ahead(const Target *target, const Func *kernel, const Stmt *lo
 }
 
 // Two warpgroups start with all that a thread may have. Else the loading threads give up what the others need.
-static void set_registers(const Target *target, const Func *kernel, const Specialization *how, const Groups *asked,
-                          int64_t *loading, int64_t *computing) {
+static void set_registers(Arena *arena, const Target *target, const Func *kernel, const Specialization *how,
+                          const Groups *asked, int64_t *loading, int64_t *computing) {
     const ThreadGroup *load = &asked->of[GROUP_LOAD], *compute = &asked->of[GROUP_COMPUTE];
     int64_t most = how->gathers ? target->registers_gatherer : target->registers_loader;
-    int64_t needed = fragment_registers(target, kernel, how->sharers) + (how->loop ? PINGPONG_ROOM : COOPERATIVE_ROOM);
+    int64_t needed =
+        needed_registers(arena, target, kernel, how->sharers) + (how->loop ? PINGPONG_ROOM : COOPERATIVE_ROOM);
     if (compute->registers) needed = compute->registers;
     bool stays = (how->loop && how->consumers == 1) || (compute->count && !compute->registers);
     *loading = stays ? 0 : producer_registers(target, how->consumers, how->producers, most, needed);
@@ -91,10 +92,11 @@ static void set_registers(const Target *target, const Func *kernel, const Specia
 
 // One warp is enough to load. Where the transposer has no warpgroup of its own, it takes the other warps. The warps of a
 // warpgroup have equally many registers (PTX ISA, "setmaxnreg").
-static Groups groups_of(const Target *target, const Func *kernel, const Specialization *how, const Groups *asked) {
+static Groups groups_of(Arena *arena, const Target *target, const Func *kernel, const Specialization *how,
+                        const Groups *asked) {
     int64_t all = target_warpgroup(target), warp = target->warp_lanes, loading, computing;
     bool shared = how->transposes && how->producers == 1, ahead = loads_ahead(target, kernel, how->loop);
-    set_registers(target, kernel, how, asked, &loading, &computing);
+    set_registers(arena, target, kernel, how, asked, &loading, &computing);
     Groups groups = {.each = how->kind == WS_PINGPONG};
     groups.of[GROUP_LOAD] = (ThreadGroup){1, shared ? warp : ahead ? all - warp : all, loading};
     if (ahead) groups.of[GROUP_LOAD_AHEAD] = (ThreadGroup){1, warp, loading};
@@ -109,7 +111,7 @@ static const char *registers_problem(Arena *arena, const Target *target, const F
                                      const Groups *groups) {
     int64_t loading = groups->of[GROUP_LOAD].registers, computing = groups->of[GROUP_COMPUTE].registers;
     int64_t warpgroups = how->producers + how->consumers, all = warpgroups * initial_registers(target, (int)warpgroups);
-    int64_t least = target->registers_least, needed = fragment_registers(target, kernel, how->sharers);
+    int64_t least = target->registers_least, needed = needed_registers(arena, target, kernel, how->sharers);
     bool units = loading % target->register_unit == 0 && computing % target->register_unit == 0;
     bool enough = loading >= least && computing >= larger(least, needed);
     bool few = loading <= target->registers_thread && computing <= target->registers_thread;
@@ -184,7 +186,7 @@ bool pass_plan(PassContext *context, Func *kernel) {
     if (kernel->stage != STAGE_TILE) return scheduled;
     if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))
         return leave_whole(context, kernel, grid, how.why) || scheduled;
-    Groups asked = kernel_groups(kernel), groups = groups_of(target, kernel, &how, &asked);
+    Groups asked = kernel_groups(kernel), groups = groups_of(a, target, kernel, &how, &asked);
     const char *why = groups_problem(a, grid, &asked, &groups);
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);
     if (why) return diag(context->sink, grid->loc, T_GROUPS, why), false;

@@ -163,15 +163,18 @@ static int pingpong_consumers(Arena *arena, const Target *target, const Func *ke
 
 // ---- registers ----
 
-int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups) {
+int64_t buf_registers(const Target *target, const Buf *fragment, int warpgroups) {
     enum { REGISTER_BITS = 32 };
-    int64_t registers = 0, row_bits = (int64_t)warpgroups * target_warpgroup(target) * REGISTER_BITS;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) continue;
-        int64_t bits = type_bits(stmt->decl->type);
-        for (int d = 0; d < stmt->decl->rank; d++) bits *= buf_extent(stmt->decl, d);
-        registers += (bits + row_bits - 1) / row_bits;
-    }
+    int64_t row_bits = (int64_t)warpgroups * target_warpgroup(target) * REGISTER_BITS, bits = type_bits(fragment->type);
+    for (int d = 0; d < fragment->rank; d++) bits *= buf_extent(fragment, d);
+    return (bits + row_bits - 1) / row_bits;
+}
+
+int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups) {
+    int64_t registers = 0;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT)
+            registers += buf_registers(target, stmt->decl, warpgroups);
     return registers;
 }
 

@@ -48,7 +48,10 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
 static inline bool is_cooperative_by_loop(const Specialization *how) {
     return how->kind == WS_COOPERATIVE && !how->too_large;
 }
-// Registers per thread for the fragments, when `warpgroups` warpgroups share a tile.
+// Registers per thread when `warpgroups` warpgroups share a tile: for a fragment, for all of them, and those that a kernel must
+// have (live_registers.c).
+int64_t buf_registers(const Target *target, const Buf *fragment, int warpgroups);
+int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the result of MMAs, or sums of such results computed element by element. Its layout is wgmma's.
 bool is_accumulator(const Func *kernel, const Buf *fragment);

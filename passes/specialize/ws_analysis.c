@@ -490,12 +490,13 @@ static bool starts_fit(const RolePlan *plan, int warpgroups) {
     return plan->widest + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
 }
 
-static bool registers_fit(const Target *target, const Func *kernel, int warpgroups, int sharers, int producers) {
+static bool registers_fit(Arena *arena, const Target *target, const Func *kernel, int warpgroups, int sharers,
+                          int producers) {
     int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
     if (!most)
         most = target->registers_thread,
         room = ROOM_ALONE;   // registers are not reallocated; the thread holds scalars too
-    return fragment_registers(target, kernel, sharers) + room <= most;
+    return needed_registers(arena, target, kernel, sharers) + room <= most;
 }
 
 // ---- the plan ----
@@ -517,7 +518,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
         return arena_printf(arena, "%d groups cannot share its tile: at most %d do, of whole strips of %d rows",
                             warpgroups, MOST_WARPGROUPS, WGMMA_ROWS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
-    if (!registers_fit(target, kernel, warpgroups, plan->consumers, producers) ||
+    if (!registers_fit(arena, target, kernel, warpgroups, plan->consumers, producers) ||
         !starts_fit(plan, warpgroups + producers))
         return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
     make_groups(plan);
