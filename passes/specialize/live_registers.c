@@ -35,6 +35,12 @@ static const Stmt *first_use(Arena *arena, const Block *block, const Buf *buf) {
     return NULL;
 }
 
+static bool is_first_product(const Stmt *stmt, const Buf *acc) {   // gemm(.., acc, accumulate = false)
+    if (!is_call(stmt, OP_GEMM) || gemm_of(stmt).acc->buf != acc) return false;
+    const Expr *accumulate = ARG(stmt, GEMM, accumulate).value;
+    return accumulate && expr_is_int(accumulate, 0);
+}
+
 // The fragment has no value from before the statement.
 static bool defines(Arena *arena, const Stmt *stmt, const Buf *buf) {
     if (is_compound(stmt)) {
@@ -44,6 +50,7 @@ static bool defines(Arena *arena, const Stmt *stmt, const Buf *buf) {
         }
         return true;
     }
+    if (is_first_product(stmt, buf)) return true;
     FOR_EACH_EFFECT (effect, arena, stmt)
         if (effect->buf == buf && effect->access != ACCESS_WRITE) return false;
     return true;
