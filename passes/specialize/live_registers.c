@@ -98,14 +98,14 @@ static bool only_reductions_read(const Func *kernel, const Buf *buf) {
     return reduced;
 }
 
-static int64_t most_live(const LiveVec *lives, const Block *block) {
+static int64_t most_live(const LiveVec *ranges, const Block *block) {
     int64_t most = 0;
     for (int i = 0; i < block->count; i++) {
         int64_t here = 0, inner = 0;
-        VEC_EACH (const Live, live, lives)
+        VEC_EACH (const Live, live, ranges)
             if (live->block == block && live->first <= i && i <= live->last) here += live->registers;
         FOR_EACH_BODY (body, block->items[i]) {
-            int64_t in_body = is_compound(block->items[i]) ? most_live(lives, body) : 0;
+            int64_t in_body = is_compound(block->items[i]) ? most_live(ranges, body) : 0;
             if (in_body > inner) inner = in_body;
         }
         if (here + inner > most) most = here + inner;
@@ -114,15 +114,15 @@ static int64_t most_live(const LiveVec *lives, const Block *block) {
 }
 
 static int64_t live_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
-    LiveVec lives = {0};
+    LiveVec ranges = {0};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) continue;
         if (only_reductions_read(kernel, stmt->decl)) continue;
         Live live = live_in(arena, &kernel->body, stmt->decl);
         live.registers = buf_registers(target, stmt->decl, warpgroups);
-        vec_push(arena, &lives, live);
+        vec_push(arena, &ranges, live);
     }
-    return most_live(&lives, &kernel->body);
+    return most_live(&ranges, &kernel->body);
 }
 
 int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
