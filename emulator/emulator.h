@@ -38,9 +38,12 @@ typedef struct EmuArg {   // by parameter order
     int64_t integer;      //                integers and bool
 } EmuArg;
 
-// Results of references, for tests that run again with changed kernels (after each pass). Lives in the arena.
+// Results of references, and inputs, for tests that run again with changed kernels (after each pass). Lives in the arena.
 typedef struct EmuReferenceCache EmuReferenceCache;
 EmuReferenceCache *emu_reference_cache_new(Arena *arena);
+// To be called whenever the module may have changed, before its tests run: while its text stays the same, those that have
+// passed do not run again. Without a call all run.
+void emu_reference_cache_stage(EmuReferenceCache *cache, const Module *module);
 
 enum { EMU_MULTIPROCESSORS = 4 };   // few, so that small tests wrap around them
 

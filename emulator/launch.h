@@ -31,9 +31,20 @@ bool in_scratch(const Module *module, Span place, void (*job)(const Module *modu
 // Fills the reference's tensors, from the cache where it has them. False: the reference reported something.
 bool cached_reference(const Module *module, const Func *reference, int count, const EmuArg *args,
                       const EmuOptions *options);
-// The result of a test that has passed before, of a module with the same text and with the same options. False: there
-// is none.
-bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
-                 const EmuOptions *options, EmuTestResult *result);
-// Keeps the result of a test that has passed without a diagnostic, of the module that cached_test saw last.
-void cache_test(EmuReferenceCache *cache, const Test *test, const EmuOptions *options, const EmuTestResult *result);
+// A test's inputs, which depend on its function's parameters alone, not on what passes make of its body. False: they were
+// not made before.
+bool cached_case(const EmuReferenceCache *cache, Arena *arena, const Test *test, const char *signature,
+                 const EmuOptions *options, TestCase *out);
+void cache_case(EmuReferenceCache *cache, const Test *test, const char *signature, const EmuOptions *options,
+                const TestCase *made);
+// The result of a test that has passed at this stage of the module (emu_reference_cache_stage), with the same options.
+// False: there is none.
+bool cached_test(const EmuReferenceCache *cache, const Module *module, const Test *test, const EmuOptions *options,
+                 EmuTestResult *result);
+// Keeps the result of a test that has passed without a diagnostic.
+void cache_test(EmuReferenceCache *cache, const Module *module, const Test *test, const EmuOptions *options,
+                const EmuTestResult *result);
+
+// ---- test.c ----
+size_t tensor_reach(const EmuTensor *tensor);   // its elements in memory, with those between rows
+EmuTensor *tensor_copy(Arena *arena, const EmuTensor *from);

@@ -1,9 +1,10 @@
 // Results of references. Tests run again after each pass, but passes change only kernels: each reference runs a single
 // time.
 //
-// A result is used again for the same text and equal arguments. It depends on nothing else. So does the result of a
-// whole test: one that has passed without a diagnostic is not run again while the module's text stays the same (after
-// the last pass, the module is what the test command runs).
+// A result is used again for the same text and equal arguments. It depends on nothing else. A test's inputs are made a
+// single time, too: a pass keeps the parameters. The result of a whole test depends on the module's text: one that has
+// passed without a diagnostic is not run again while that stays the same (after the last pass, the module is what the
+// test command runs).
 #include "emulator/launch.h"
 #include "ir/print.h"
 #include <string.h>
@@ -15,6 +16,13 @@ typedef struct CachedResult {
     int count;
     EmuArg *before, *after;   // the arguments before the run and after it
 } CachedResult;
+
+typedef struct CachedCase {
+    const Test *test;
+    const char *signature;
+    EmuOptions options;
+    TestCase made;
+} CachedCase;
 
 typedef struct PassedTest {
     const Test *test;
@@ -29,6 +37,7 @@ struct EmuReferenceCache {
     size_t capacity;
     VEC(PassedTest) passed;
     VEC(CachedResult) list;
+    VEC(CachedCase) cases;
     size_t bytes;
 };
 
@@ -38,33 +47,30 @@ EmuReferenceCache *emu_reference_cache_new(Arena *arena) {
     return cache;
 }
 
-static size_t elements_of(const EmuTensor *tensor) {
-    return tensor->bytes / (size_t)type_bytes(tensor->type);
-}
-
 static size_t bytes_of(int count, const EmuArg *args) {
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
-        if (args[i].tensor) bytes += args[i].tensor->bytes + elements_of(args[i].tensor);
+        if (args[i].tensor) bytes += args[i].tensor->bytes + tensor_reach(args[i].tensor);
     return bytes;
 }
 
 static EmuArg *copy_args(Arena *arena, int count, const EmuArg *args) {
     EmuArg *copy = arena_copy(arena, args, sizeof *args * (size_t)(count + 1));
-    for (int i = 0; i < count; i++) {
-        if (!args[i].tensor) continue;
-        EmuTensor *tensor = copy[i].tensor = arena_copy(arena, args[i].tensor, sizeof *tensor);
-        tensor->data = arena_copy(arena, tensor->data, tensor->bytes);
-        tensor->initialised = arena_copy(arena, tensor->initialised, elements_of(tensor));
-    }
+    for (int i = 0; i < count; i++)
+        if (args[i].tensor) copy[i].tensor = tensor_copy(arena, args[i].tensor);
     return copy;
+}
+
+static TestCase copy_case(Arena *arena, const TestCase *from) {
+    return (TestCase){from->count, copy_args(arena, from->count, from->args),
+                      copy_args(arena, from->count, from->want)};
 }
 
 static bool same_tensor(const EmuTensor *a, const EmuTensor *b) {
     size_t extents = sizeof a->shape[0] * (size_t)a->rank;
     return a->type == b->type && a->rank == b->rank && a->bytes == b->bytes &&
            memcmp(a->shape, b->shape, extents) == 0 && memcmp(a->strides, b->strides, extents) == 0 &&
-           memcmp(a->data, b->data, a->bytes) == 0 && memcmp(a->initialised, b->initialised, elements_of(a)) == 0;
+           memcmp(a->data, b->data, a->bytes) == 0 && memcmp(a->initialised, b->initialised, tensor_reach(a)) == 0;
 }
 
 static bool same_args(int count, const EmuArg *a, const EmuArg *b) {
@@ -92,7 +98,7 @@ static void copy_result(const CachedResult *result, const EmuArg *args) {
         const EmuTensor *from = result->after[i].tensor, *to = args[i].tensor;
         if (!from) continue;
         memcpy(to->data, from->data, from->bytes);
-        memcpy(to->initialised, from->initialised, elements_of(from));
+        memcpy(to->initialised, from->initialised, tensor_reach(from));
     }
 }
 
@@ -136,22 +142,55 @@ static void remember_text(EmuReferenceCache *cache, const Module *module, const 
     cache->passed.count = 0;
 }
 
+typedef struct StageJob {
+    EmuReferenceCache *cache;
+    const Module *outer;
+} StageJob;
+
+static void stage_job(const Module *module, void *user) {
+    StageJob *job = user;
+    StrBuf text;
+    sb_init(&text, module->arena);
+    print_module(module, (PrintOptions){.places = true, .tests = true}, &text);
+    if (job->cache->module != job->outer || strcmp(job->cache->text, sb_text(&text)) != 0)
+        remember_text(job->cache, job->outer, sb_text(&text), text.length);
+}
+
+void emu_reference_cache_stage(EmuReferenceCache *cache, const Module *module) {
+    StageJob job = {cache, module};
+    if (!in_scratch(module, (Span){0}, stage_job, &job)) cache->module = NULL;
+}
+
 static bool same_options(const EmuOptions *a, const EmuOptions *b) {
     return a->seed == b->seed && a->approximate == b->approximate && a->max_blocks == b->max_blocks &&
            a->multiprocessors == b->multiprocessors && a->races == b->races && a->target == b->target &&
            a->max_steps == b->max_steps;
 }
 
-bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch, const Test *test,
-                 const EmuOptions *options, EmuTestResult *result) {
-    StrBuf text;
-    sb_init(&text, scratch);
-    print_module(module, (PrintOptions){.places = true, .tests = true}, &text);
-    if (cache->module != module || strcmp(cache->text, sb_text(&text)) != 0) {
-        remember_text(cache, module, sb_text(&text), text.length);
-        return false;
+bool cached_case(const EmuReferenceCache *cache, Arena *arena, const Test *test, const char *signature,
+                 const EmuOptions *options, TestCase *out) {
+    for (int i = 0; i < cache->cases.count; i++) {
+        const CachedCase *known = &cache->cases.items[i];
+        if (known->test != test || strcmp(known->signature, signature) != 0 || !same_options(&known->options, options))
+            continue;
+        *out = copy_case(arena, &known->made);
+        return true;
     }
-    for (int i = 0; i < cache->passed.count; i++) {
+    return false;
+}
+
+void cache_case(EmuReferenceCache *cache, const Test *test, const char *signature, const EmuOptions *options,
+                const TestCase *made) {
+    size_t bytes = bytes_of(made->count, made->args) + bytes_of(made->count, made->want);
+    if (cache->bytes + bytes > MOST_BYTES) return;
+    cache->bytes += bytes;
+    CachedCase known = {test, arena_strdup(cache->arena, signature), *options, copy_case(cache->arena, made)};
+    vec_push(cache->arena, &cache->cases, known);
+}
+
+bool cached_test(const EmuReferenceCache *cache, const Module *module, const Test *test, const EmuOptions *options,
+                 EmuTestResult *result) {
+    for (int i = 0; cache->module == module && i < cache->passed.count; i++) {
         const PassedTest *passed = &cache->passed.items[i];
         if (passed->test != test || !same_options(&passed->options, options)) continue;
         *result = passed->result;
@@ -160,6 +199,7 @@ bool cached_test(EmuReferenceCache *cache, const Module *module, Arena *scratch,
     return false;
 }
 
-void cache_test(EmuReferenceCache *cache, const Test *test, const EmuOptions *options, const EmuTestResult *result) {
-    vec_push(cache->arena, &cache->passed, ((PassedTest){test, *options, *result}));
+void cache_test(EmuReferenceCache *cache, const Module *module, const Test *test, const EmuOptions *options,
+                const EmuTestResult *result) {
+    if (cache->module == module) vec_push(cache->arena, &cache->passed, ((PassedTest){test, *options, *result}));
 }

@@ -5,6 +5,7 @@
 // by its mark, and on a device by its poison.
 #include "emulator/launch.h"
 #include "emulator/memory.h"
+#include "ir/print.h"
 #include <math.h>
 #include <string.h>
 
@@ -96,8 +97,8 @@ static int64_t dim_value(Making *m, const Expr *e) {
 }
 
 // ---- tensors ----
-static EmuTensor *new_tensor(Making *m, Type type, int rank, const int64_t *shape, const int64_t *strides) {
-    EmuTensor *tensor = NEW(m->arena, EmuTensor);
+static EmuTensor *new_tensor(Arena *arena, Type type, int rank, const int64_t *shape, const int64_t *strides) {
+    EmuTensor *tensor = NEW(arena, EmuTensor);
     *tensor = (EmuTensor){.type = type, .rank = rank};
     int64_t reach = 1;
     for (int d = 0; d < rank; d++) {
@@ -107,10 +108,21 @@ static EmuTensor *new_tensor(Making *m, Type type, int rank, const int64_t *shap
         else if (reach) reach += (shape[d] - 1) * strides[d];
     }
     tensor->bytes = (size_t)(reach * type_bytes(type));
-    arena_expect(m->arena, tensor->bytes + (size_t)reach * EACH_HOLDS);
-    uint8_t *data = arena_alloc(m->arena, tensor->bytes + TENSOR_ALIGN);
+    arena_expect(arena, tensor->bytes + (size_t)reach * EACH_HOLDS);
+    uint8_t *data = arena_alloc(arena, tensor->bytes + TENSOR_ALIGN);
     tensor->data = data + (TENSOR_ALIGN - (uintptr_t)data % TENSOR_ALIGN) % TENSOR_ALIGN;
-    tensor->initialised = NEW_ARRAY(m->arena, uint8_t, reach + 1);
+    tensor->initialised = NEW_ARRAY(arena, uint8_t, reach + 1);
+    return tensor;
+}
+
+size_t tensor_reach(const EmuTensor *tensor) {
+    return tensor->bytes / (size_t)type_bytes(tensor->type);
+}
+
+EmuTensor *tensor_copy(Arena *arena, const EmuTensor *from) {
+    EmuTensor *tensor = new_tensor(arena, from->type, from->rank, from->shape, from->strides);
+    memcpy(tensor->data, from->data, from->bytes);
+    memcpy(tensor->initialised, from->initialised, tensor_reach(from));
     return tensor;
 }
 
@@ -172,7 +184,7 @@ static void poison(EmuTensor *tensor) {
 static void make_tensor(Making *m, int index, const Buf *buf) {
     int64_t shape[MAX_RANK], strides[MAX_RANK];
     if (!m->ok || !tensor_shape(m, buf, shape, strides)) return;
-    EmuTensor *tensor = new_tensor(m, buf->type, buf->rank, shape, strides);
+    EmuTensor *tensor = new_tensor(m->arena, buf->type, buf->rank, shape, strides);
     poison(tensor);
     if (buf->mode != MODE_OUT && type_is_float(buf->type)) {
         Filling filling = {tensor, {m->seed * 1000003 + (uint64_t)index}};
@@ -244,7 +256,7 @@ static void make_want(Making *m) {
         const EmuTensor *from = m->out->args[i].tensor;
         if (!from) continue;
         Type type = type_is_float(from->type) ? TYPE_F64 : from->type;
-        TilePadding w = {from, new_tensor(m, type, from->rank, from->shape, from->strides)};
+        TilePadding w = {from, new_tensor(m->arena, type, from->rank, from->shape, from->strides)};
         each_element(from, promote_element, &w);
         m->out->want[i].tensor = w.to;
     }
@@ -422,12 +434,33 @@ const char *test_case_share(const Module *module, const Test *test, int n, TestC
     return NULL;
 }
 
+// Its parameters as text, of which the inputs are made.
+static const char *signature(const Module *module, const Func *func) {
+    Func head = {.kind = func->kind, .name = func->name, .dims = func->dims, .params = func->params};
+    StrBuf text;
+    sb_init(&text, module->arena);
+    print_func(module, &head, (PrintOptions){0}, &text);
+    return sb_text(&text);
+}
+
+static bool make_or_copy_case(const Module *module, const TestJob *job, TestCase *out) {
+    EmuReferenceCache *cache = job->options ? job->options->reference_cache : NULL;
+    if (!cache) return make_case(module, job->test, job->options, out);
+    const Func *func = test_func(module, job->test);
+    const char *params = func ? signature(module, func) : NULL;
+    if (params && cached_case(cache, module->arena, job->test, params, job->options, out)) return true;
+    int diagnostics = diag_count(module->sink);
+    if (!func || !make_case(module, job->test, job->options, out)) return false;
+    if (diag_count(module->sink) == diagnostics) cache_case(cache, job->test, params, job->options, out);
+    return true;
+}
+
 // The n-th run: of tensors apart (0), or with two of them one. False: it failed, or there is none.
 static bool run_case(const Module *module, const TestJob *job, int n, EmuTestResult *result, const char **shared) {
     TestCase test_case = {0};
     *shared = "";
     result->why = "its inputs cannot be made";
-    if (!make_case(module, job->test, job->options, &test_case)) return false;
+    if (!make_or_copy_case(module, job, &test_case)) return false;
     if (n > 0 && !(*shared = test_case_share(module, job->test, n, &test_case))) return false;
     result->why = "no variant takes its arguments";
     const Func *func = test_target(module, job->test, &test_case);
@@ -455,10 +488,11 @@ static void test_job(const Module *module, void *user) {
     EmuTestResult *result = job->result;
     EmuReferenceCache *cache = job->options ? job->options->reference_cache : NULL;
     int diagnostics = diag_count(module->sink);
-    if (cache && cached_test(cache, job->outer, module->arena, job->test, job->options, result)) return;
+    if (cache && cached_test(cache, job->outer, job->test, job->options, result)) return;
     const char *none;
     bool passed = run_case(module, job, 0, result, &none) && run_shared(module, job);
-    if (cache && passed && diag_count(module->sink) == diagnostics) cache_test(cache, job->test, job->options, result);
+    if (cache && passed && diag_count(module->sink) == diagnostics)
+        cache_test(cache, job->outer, job->test, job->options, result);
 }
 
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result) {

@@ -191,6 +191,7 @@ static void launch_one(Run *run, const Test *test, EmuTestResult *result) {
 }
 
 static void run_tests(Run *run) {
+    if (run->reference_cache) emu_reference_cache_stage(run->reference_cache, run->module);
     for (int i = 0; run->ok && i < run->module->tests.count; i++) {
         const Test *test = run->module->tests.items[i];
         if (run->options->only && strcmp(run->options->only, test->name) != 0) continue;

@@ -48,6 +48,7 @@ typedef struct Pipeline {
 static bool hook_emulate(void *user, Module *module, const char *after_pass, const char **why) {
     const Pipeline *pipeline = user;
     (void)after_pass;
+    emu_reference_cache_stage(pipeline->emulation.reference_cache, module);
     for (int i = 0; i < module->tests.count; i++) {
         EmuTestResult result = {0};
         if (emulate_test(module, module->tests.items[i], &pipeline->emulation, &result) && result.passed) continue;

@@ -409,6 +409,48 @@ static void cached_results_belong_to_their_arguments(void **state) {
     }
 }
 
+// ---- a run leaves the inputs of the next one as they were made ----
+static void inputs_are_made_a_single_time(void **state) {
+    static const char source[] = "kernel f(x: f32[N], y: inout f32[N]) {\n"
+                                 "    grid (b in 1) threads 32 { parallel (i in N) y[i] = y[i] + 1; }\n"
+                                 "}\n"
+                                 "reference f { for (i in N) y[i] = 2 * y[i]; }\n"
+                                 "test f (N = 40) { for (i in N) y[i] = 1; } tolerance 1e-5;\n";
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Module *module = module_of(*state, &failure, source);
+    Test *test = module->tests.items[0];
+    EmuOptions options = {.seed = 1, .reference_cache = emu_reference_cache_new(*state)};
+    EmuTestResult result;
+    for (int i = 0; i < 3; i++) assert_true(emulate_test(module, test, &options, &result));
+    module->funcs.items[0]->params.items[0].buf->mode = MODE_OUT;   // which the kernel does not write
+    assert_false(emulate_test(module, test, &options, &result));
+}
+
+// ---- a test that passed runs again when the module has changed ----
+static void results_belong_to_a_stage(void **state) {
+    static const char source[] = "kernel f(y: out f32[N]) {\n"
+                                 "    grid (b in 1) threads 32 { parallel (i in N) y[i] = %d; }\n"
+                                 "}\n"
+                                 "reference f { for (i in N) y[i] = 1; }\n"
+                                 "test f (N = 40) tolerance 1e-5;\n";
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    Module *module = module_of(*state, &failure, arena_printf(*state, source, 1));
+    const Module *other = module_of(*state, &failure, arena_printf(*state, source, 2));
+    EmuOptions options = {.seed = 1, .reference_cache = emu_reference_cache_new(*state)};
+    EmuTestResult result;
+    emu_reference_cache_stage(options.reference_cache, module);
+    assert_true(emulate_test(module, module->tests.items[0], &options, &result));
+    int64_t steps = (int64_t)result.report.steps;
+    module->funcs.items[0] = other->funcs.items[0];
+    result = (EmuTestResult){0};
+    assert_true(emulate_test(module, module->tests.items[0], &options, &result));   // as it is not told of the change
+    assert_int_equal(result.report.steps, steps);
+    emu_reference_cache_stage(options.reference_cache, module);
+    assert_false(emulate_test(module, module->tests.items[0], &options, &result));
+}
+
 // ---- every lack of memory ends the run, and nothing is lost (the sanitizer looks) ----
 typedef struct Budget {
     int left;   // allocations that succeed; -1: all
@@ -461,6 +503,8 @@ int main(void) {
         IN_ARENA(roles_have_groups_of_their_own),
         IN_ARENA(devices_and_samples_of_blocks),
         IN_ARENA(cached_results_belong_to_their_arguments),
+        IN_ARENA(inputs_are_made_a_single_time),
+        IN_ARENA(results_belong_to_a_stage),
         IN_ARENA(memory_may_run_out),
     };
     return run(tests);
