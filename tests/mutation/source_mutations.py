@@ -9,9 +9,10 @@ import concurrent.futures
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
+
+from failing import until_failure
 
 FOR_HOPPER = {"attention_decode", "attention_fp8_roles", "attention_mla", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
               "softmax"}   # with kernels that other targets do not have
@@ -310,9 +311,8 @@ def run(tilec, examples, folder, index):
     path = folder / f"{index}-{example}.tile"
     path.write_text(text.replace(old, new))
     target = ["--target=sm_90a"] if example in FOR_HOPPER else []
-    done = subprocess.run([tilec, "test", *target, str(path)], capture_output=True, text=True)
-    failed = done.returncode == 1 and "FAIL" in done.stdout
-    return None if failed else f"{example}: {what}: exit {done.returncode}\n{(done.stdout + done.stderr)[-600:]}"
+    code, output = until_failure([tilec, "test", *target, str(path)])
+    return None if code == 1 and "FAIL" in output else f"{example}: {what}: exit {code}\n{output[-600:]}"
 
 
 def without_mutation(examples):

@@ -24,6 +24,8 @@ import subprocess
 import sys
 import tempfile
 
+from failing import until_failure
+
 SYNC = re.compile(r"\b(barrier|barrier_arrive|cluster_barrier|peer_arrive|warp_sync|cp_async_commit|cp_async_wait|await|mbarrier_\w+|fence\w*|bulk_commit|"
                   r"bulk_wait|wgmma_fence|wgmma_commit|wgmma_wait|free_slot)\([^;{}]*\);")
 KERNEL = re.compile(r"^(?P<attrs>(?:@[^\n]*\n)*)kernel (?P<name>\w+)(?:\[[^]]*\])?\(.*?^\}\n", re.M | re.S)
@@ -575,15 +577,15 @@ def statements(text, attributes, only):
             yield match
 
 
-def emulate(tilec, path, flags, seed=1):
-    done = subprocess.run([tilec, "test", f"--seed={seed}", *flags, str(path)], capture_output=True, text=True)
+def to_the_end(command):
+    done = subprocess.run(command, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
 
-def emulate_without(tilec, path, flags, schedules):
-    """Of a text without a statement: under schedules of so many seeds, until one shows that it is needed."""
+def emulate(run, tilec, path, flags, schedules=1):
+    """Under schedules of so many seeds, until one shows a failure."""
     for seed in range(1, schedules + 1):
-        code, output = emulate(tilec, path, flags, seed)
+        code, output = run([tilec, "test", f"--seed={seed}", *flags, str(path)])
         if code != 0:
             break
     return code, output
@@ -716,17 +718,17 @@ def main():
     with tempfile.TemporaryDirectory() as name, concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         folder = pathlib.Path(name)
 
-        def attempt(number, what, text, schedules):
+        def attempt(number, what, text, run=to_the_end, schedules=1):
             path = folder / f"{number}-{what}.tile"
             path.write_text(text)
             case = CASES[number]
             flags = ["--passes=none", "--target=sm_90a", f"--only={case.example}"] if case.program else [f"--target={case.target}"]
-            return emulate_without(options.tilec, path, flags, schedules)
+            return emulate(run, options.tilec, path, flags, schedules)
 
         def of_launched_kernels(number, piece, title, text, deleted):
             """The deletions from kernels that a test launches."""
             kernels = {k.start(): k for k in (kernel_of(text, match) for _, match in deleted) if k}
-            found = launched(text, kernels.values(), lambda refused: attempt(number, f"refusing{piece}", refused, 1)[1])
+            found = launched(text, kernels.values(), lambda refused: attempt(number, f"refusing{piece}", refused)[1])
             idle = [k for k in kernels.values() if k not in found]
             problems.extend(f"{title}: no test launches the kernel {k['name']} in line {line_of(text, k)}" for k in idle)
             return [(position, match) for position, match in deleted if not any(k.start() < match.start() < k.end() for k in idle)]
@@ -745,8 +747,8 @@ def main():
             for piece, (kind, text, attributes) in kinds:
                 title = f"{case.example} {' '.join(case.defines)}{kind}"
                 if not options.launches:   # these are not about what passes
-                    whole_run = attempt(number, f"whole{piece}", text, 1)
-                    text, all_tests = with_variants(text, whole_run[1]), text
+                    as_it_is = attempt(number, f"whole{piece}", text)
+                    text, all_tests = with_variants(text, as_it_is[1]), text
                 deleted = list(enumerate(statements(text, attributes, case.first or case.kernel)))
                 none = none and not deleted
                 for position, match in deleted:
@@ -757,12 +759,13 @@ def main():
                 if options.launches:
                     continue
                 if deleted and not sampled:   # else the tests may be of kernels that this text does not have
-                    code, output = whole_run if text == all_tests else attempt(number, f"whole{piece}", text, 1)
+                    code, output = as_it_is if text == all_tests else attempt(number, f"whole{piece}", text)
                     if code != 0:
                         problems.append(f"{title}: fails as it is (exit {code})\n{output[-1500:]}")
                 for position, match in deleted:
                     excuse = excuse_of(title, case.target, text, match, position)
-                    job = pool.submit(attempt, number, f"{position}-{piece}", without(text, match), 1 if excuse else SCHEDULES)
+                    run = to_the_end if options.v else until_failure
+                    job = pool.submit(attempt, number, f"{position}-{piece}", without(text, match), run, 1 if excuse else SCHEDULES)
                     jobs.append((title, text, match, position, excuse, job))
             if none:
                 problems.append(f"{case.example} {' '.join(case.defines)}: there is nothing to delete")

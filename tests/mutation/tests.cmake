@@ -11,6 +11,9 @@ if(TARGET tilec)
   add_test(NAME source_mutations_sample COMMAND ${source} -j 1 --sample 1)
   add_test(NAME sync_mutations_sample COMMAND ${sync} -j 1 --sample 1)
   tilec_tier("release:1;seeded" source_mutations_sample sync_mutations_sample)
+  set(failing ${CMAKE_CURRENT_LIST_DIR}/failing.py)
+  set_tests_properties(source_mutations_texts sync_mutations_launches source_mutations_sample sync_mutations_sample PROPERTIES
+                       REQUIRED_FILES ${failing})
 
   set(random ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/random_mutations.py $<TARGET_FILE:tilec>)
   add_test(NAME random_mutations_sample COMMAND ${random} --seed 7 --count 7)
@@ -26,6 +29,7 @@ if(TARGET tilec)
     get_filename_component(name ${example} NAME_WE)
     add_test(NAME source_mutations_${name} COMMAND ${source} -j 1 --only ${name})
     tilec_tier("release:2" source_mutations_${name})
+    set_tests_properties(source_mutations_${name} PROPERTIES REQUIRED_FILES ${failing})
   endforeach()
 
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${sync_driver})
@@ -34,6 +38,7 @@ if(TARGET tilec)
   foreach(case ${cases})
     add_test(NAME sync_mutations_${case} COMMAND ${sync} -j 1 --case ${case})
     tilec_tier("release:2" sync_mutations_${case})
+    set_tests_properties(sync_mutations_${case} PROPERTIES REQUIRED_FILES ${failing})
   endforeach()
 
   # Channels at tile stage: each begin and end of a slot is needed.
