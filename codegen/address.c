@@ -319,10 +319,15 @@ static Value offset_address(Gen *gen, Value base, LLVMTypeRef element, int64_t s
 
 // ---- global memory ----
 
-static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+Value tensor_base(Gen *gen, const Buf *buf) {
     Value base = map_get(gen->kernel.tensors, buf);
     EXPECT(gen->failure, base, "'%s' is not a parameter of '%s'", buf->name, gen->kernel.func->name);
     if (gen->kernel.waits_for_launch) base = LLVMBuildLoad2(gen->builder, LLVMGetAllocatedType(base), base, buf->name);
+    return base;
+}
+
+static Value global_place(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key) {
+    Value base = tensor_base(gen, buf);
     Expr *offset = offset_of(gen, buf, count, indices, key);
     return offset_address(gen, base, memory_type(gen, buf->type), type_bytes(buf->type), offset, 0);
 }

@@ -236,6 +236,7 @@ bool emit_step(Gen *gen, Expr *comparison, Step *out);
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
+Value tensor_base(Gen *gen, const Buf *buf);             // the address of a parameter
 Value place_address(Gen *gen, const Region *place);   // of a region's first element, global or shared
 Value peer_place(Gen *gen, const Region *place, Value rank, int64_t *alignment);   // in that CTA of the cluster
 Value place_units(Gen *gen, const Region *place);   // of one in shared memory, as matrix descriptors count it, i32

@@ -404,6 +404,13 @@ static Value emit_exact(Gen *gen, Expr *call) {
     return value;
 }
 
+static Value emit_aligned(Gen *gen, Expr *call) {
+    Value base = tensor_base(gen, ARG(call, ALIGNED, tensor).region->buf);
+    Value address = LLVMBuildPtrToInt(gen->builder, base, gen->types.i64, "");
+    Value beyond = LLVMBuildURem(gen->builder, address, const_i64(gen, ARG(call, ALIGNED, n).value->integer), "");
+    return LLVMBuildICmp(gen->builder, LLVMIntEQ, beyond, const_i64(gen, 0), "");
+}
+
 // A kernel does not see how many multiprocessors the launch counted. A persistent grid of min(tiles, sms()) CTAs
 // strides by that same expression, whose value is the number of CTAs; a bare sms() is the number of multiprocessor
 // identifiers, which is not below that of multiprocessors.
@@ -428,11 +435,10 @@ Value emit_math(Gen *gen, Expr *call) {
     case OP_FMA: return emit_fma(gen, call);
     case OP_IEEE: return emit_exact(gen, call);
     case OP_SMS: return emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nsmid");
-    case OP_ALIGNED: break;
+    case OP_ALIGNED: return emit_aligned(gen, call);
     case OP_ABS:
         if (!type_is_float(call->type)) return emit_int_abs(gen, call);
         return emit_float_function(gen, call);
     default: return emit_float_function(gen, call);
     }
-    fail_internal(gen->failure, __FILE__, __LINE__, "aligned() inside a kernel");
 }

@@ -126,6 +126,10 @@ Via via_of(const Stmt *stmt);
 static inline bool via_is(const Stmt *stmt, Via via) {
     return via_of(stmt) == via;
 }
+// A store of a fragment that shared memory stages, in boxes.
+static inline bool stores_staged(const Stmt *stmt) {
+    return via_is(stmt, VIA_TMA_STORE) || via_is(stmt, VIA_VECTOR_STORE);
+}
 void via_set(Arena *arena, Stmt *stmt, Via via);   // VIA_NONE: removes it
 
 // ---- scalars ----

@@ -274,7 +274,7 @@ static void gather_stmt(void *user, Stmt *stmt, const Facts *facts) {
     LinearCopy linear;
     note_trips(gather->trips, context->target, stmt, facts);
     if (tma_copy(context->arena, stmt) || via_is(stmt, VIA_WGMMA)) return;   // not by lanes: the layout is fixed
-    if (via_is(stmt, VIA_TMA_STORE)) {
+    if (stores_staged(stmt)) {
         gather_stagings(gather, stmt);
     } else if (via_is(stmt, VIA_TRANSPOSE)) {
         gather_transposed(gather, stmt, true);

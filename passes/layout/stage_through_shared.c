@@ -262,10 +262,10 @@ static bool stage_fits(const Staging *m, const Stmt *store) {
 // ---- stores by TMA of roles written by hand ----
 //
 // The stores of a role share a buffer of TMA_STORE_SLOTS boxes. A store begins when the one before has landed, so that
-// they land in the order of the text.
+// they land in the order of the text. (@via(vector_store) is staged alike.)
 
 static bool is_unstaged(const Stmt *stmt) {
-    return via_is(stmt, VIA_TMA_STORE) && !copy_of(stmt).stage && !copy_of(stmt).tail;
+    return stores_staged(stmt) && !copy_of(stmt).stage && !copy_of(stmt).tail;
 }
 
 static Region *store_stage(Staging *m, const Stmt *copy, const TmaStore *store, Block *body) {
@@ -291,7 +291,8 @@ static void stage_store(Staging *m, Stmt *copy, Block *block, Block *body) {
     Arg stage = arg_region(store_stage(m, copy, &store, body));
     call_set_arg(m->arena, copy, store.chunks ? OPERAND_INDEX(COPY, stage) : OPERAND_INDEX(COPY, tail), stage);
     Block wait = {0};
-    BLOCK_CALL(m->arena, &wait, copy->loc, OP_BULK_WAIT, arg_int(m->arena, 0), (Arg){0});
+    if (via_is(copy, VIA_TMA_STORE))
+        BLOCK_CALL(m->arena, &wait, copy->loc, OP_BULK_WAIT, arg_int(m->arena, 0), (Arg){0});
     block_barrier(m->arena, &wait, copy->loc);
     int at = 0;
     while (block->items[at] != copy) at++;
@@ -359,7 +360,7 @@ static bool mark_before(Arena *arena, const Block *block, int at) {
 static bool mark_epilogue_subtile(Arena *arena, const Block *body) {
     bool changed = false;
     FOR_EACH_STMT (stmt, body)
-        if (via_is(stmt, VIA_TMA_STORE)) changed |= mark_before(arena, BLOCK_OF(stmt), INDEX_OF(stmt));
+        if (stores_staged(stmt)) changed |= mark_before(arena, BLOCK_OF(stmt), INDEX_OF(stmt));
     return changed;
 }
 

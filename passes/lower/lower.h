@@ -8,7 +8,8 @@
 //     lower_buffers.c       ... local arrays, physical shared buffers, expressions outside loops
 //     lower_loop*.c         ... parallel, copy, fill, transpose: groups; body, accesses, guards
 //     lower_gemm*.c         ... gemm by mma or FMA; loops that load fragments a step ahead
-//     lower_hopper.c        ... TMA copies and stores, gemm by wgmma
+//     lower_hopper.c        ... TMA copies, staged stores, gemm by wgmma
+//     lower_vector_store.c  ... staged boxes to rows that start at any element
 //     lower_transpose.c     ... transposes of bytes in shared memory
 //     lower_matrix.c        ... copies by ldmatrix and stmatrix
 //     lower_convert.c       ... conversions of fragments within warps
@@ -182,8 +183,17 @@ void lower_gemm_loop(Lower *lower, Stmt *loop, Block *out);
 void lower_tma(Lower *lower, const Stmt *copy, Block *out);
 // From a shared tile to a tensor, by tma_store or tma_add; closes a group.
 void lower_tma_away(Lower *lower, const Stmt *copy, OpId op, Block *out);
-// A TMA store of a fragment, by all threads, with the `loops` (@epilogue_subtile) before it.
-void lower_tma_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
+// A store of a fragment, staged in shared memory, by all threads, with the `loops` (@epilogue_subtile) before it.
+void lower_staged_store(Lower *lower, const Stmt *copy, const Block *loops, Block *out);
+typedef struct StagedBox {
+    Buf *buf;   // its staging, with indices `at` before the box's row and column
+    Expr *at[2];
+    int prefix;   // how many
+    Expr *row;    // of the tile, where the box starts
+    int64_t column, rows, columns;
+} StagedBox;
+// `thread`: the index within the warpgroup, all of whose threads take part. Behind a barrier.
+void lower_vector_store(Lower *lower, const Region *to, const StagedBox *box, Expr *thread, Span loc, Block *out);
 void lower_wgmma(Lower *lower, const Stmt *gemm, Block *out);
 void lower_transpose(Lower *lower, const Stmt *copy, Block *out);   // @via(transpose)
 // The lane's address operand, relative to the warp's corner: row k of S (`load`, for ldmatrix) or row d of T (for

@@ -165,6 +165,8 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()
 //     tma_store, bulk_commit
+//
+// @via(vector_store) stores the box by threads behind the last barrier, which also tells that the box before has been read.
 
 typedef struct Store {
     Lower *lower;
@@ -174,7 +176,8 @@ typedef struct Store {
     const Block *loops;
     TmaStore shape;
     Block *out;
-    bool tile;   // staged in a tile of its own shape
+    bool tile;     // staged in a tile of its own shape
+    bool by_tma;   // else by threads
 } Store;
 
 typedef struct Box {   // of the tile
@@ -278,6 +281,17 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
     }
 }
 
+static void push_vectors(Store *store, Buf *buf, const Box *box) {
+    const Lower *lower = store->lower;
+    StagedBox staged = {buf, .row = box_row(store, box), .column = box->column, .rows = store->shape.rows,
+                        .columns = box->columns};
+    if (lower->warpgroup) staged.at[staged.prefix++] = e_var(store->arena, lower->warpgroup);
+    if (buf->rank - staged.prefix == 3) staged.at[staged.prefix++] = box->slot;
+    push_barrier(store);
+    lower_vector_store(store->lower, store->copy.dst, &staged, thread_of_warpgroup(store->lower), store->loc,
+                       store->out);
+}
+
 static void push_box(Store *store, Buf *buf, const Box *box) {
     Lower *lower = store->lower;
     Arena *arena = store->arena;
@@ -288,6 +302,10 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     int64_t first = (box->row / rows * buf_extent(from->buf, 1) + column) * rows / group;
     push_loops(store, first, box->columns * rows / group);
     push_columns(store, buf, box, first);
+    if (!store->by_tma) {
+        push_vectors(store, buf, box);
+        return;
+    }
     block_call(arena, store->out, store->loc, OP_FENCE_ASYNC, 0, NULL);
     push_barrier(store);
     int64_t extents[] = {rows, box->columns};
@@ -329,8 +347,18 @@ static void check_layout(const Store *store) {
            "a store by TMA of '%s', which has not the layout of products", fragment->name);
 }
 
-void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
+// Before a box is written: its slot has been read.
+static void push_slot_wait(Store *store, int64_t boxes, int64_t slots, int64_t box) {
+    int64_t since = stores_since(boxes, slots, box);
+    if (store->by_tma)
+        BLOCK_CALL(store->arena, push_first_thread(store), store->loc, OP_BULK_WAIT, arg_int(store->arena, since),
+                   arg_name("read"));
+    if (store->by_tma || since == 0) push_barrier(store);
+}
+
+void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
+    store.by_tma = via_is(stmt, VIA_TMA_STORE);
     if (!is_possible(lower, stmt, tma_epilogue_problem(lower->target, stmt, &store.shape))) return;
     check_layout(&store);
     EXPECT(lower->context->failure, store.shape.strips % warpgroups_of(lower) == 0,
@@ -341,7 +369,7 @@ void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *
            "a store of '%s' has no staging", store.copy.src->buf->name);
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;
-    store.tile = shape->chunks && tma_store_aliases(lower->arena, shape, stmt, stage);
+    store.tile = store.by_tma && shape->chunks && tma_store_aliases(lower->arena, shape, stmt, stage);
     int64_t slots = slots_of(lower, stage);
     int swizzle = (int)(shape->columns * type_bytes(store.copy.dst->buf->type));
     for (int64_t i = 0; i < boxes; i++) {
@@ -353,11 +381,7 @@ void lower_tma_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *
                    whole ? shape->columns : shape->tail,
                    whole ? swizzle : shape->tail_swizzle,
                    i + 1 == boxes};
-        if (!store.tile && (lower->repeats || i >= slots)) {
-            BLOCK_CALL(lower->arena, push_first_thread(&store), store.loc, OP_BULK_WAIT,
-                       arg_int(lower->arena, stores_since(boxes, slots, i)), arg_name("read"));
-            push_barrier(&store);
-        }
+        if (!store.tile && (lower->repeats || i >= slots)) push_slot_wait(&store, boxes, slots, i);
         push_box(&store, stage, &box);
     }
 }

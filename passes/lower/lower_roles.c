@@ -70,7 +70,7 @@ static bool needs_threads(const Block *body) {
 
 static bool wants_warpgroup(const Stmt *stmt, void *user) {
     (void)user;
-    return via_is(stmt, VIA_WGMMA) || via_is(stmt, VIA_TMA_STORE) || is_call(stmt, OP_ORDER_ACQUIRE);
+    return via_is(stmt, VIA_WGMMA) || stores_staged(stmt) || is_call(stmt, OP_ORDER_ACQUIRE);
 }
 
 // By shuffle, so that the value is warp-uniform and descriptors are in uniform registers.

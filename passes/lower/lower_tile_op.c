@@ -241,7 +241,7 @@ void lower_block(Lower *lower, const Block *from, Block *to) {
     Block loops = {0};   // fused with the next store
     FOR_EACH_ITEM (stmt, from) {
         if (attr_get(stmt->attrs, ATTR_EPILOGUE_SUBTILE)) block_push(lower->arena, &loops, stmt);
-        else if (via_is(stmt, VIA_TMA_STORE)) lower_tma_store(lower, stmt, &loops, to), loops = (Block){0};
+        else if (stores_staged(stmt)) lower_staged_store(lower, stmt, &loops, to), loops = (Block){0};
         else if (loops.count && lower_subtiles(lower, stmt, &loops, to)) loops = (Block){0};
         else lower_stmt(lower, stmt, to);
     }

@@ -303,7 +303,7 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
-    if (via_of(copy) != VIA_NONE && via_of(copy) != VIA_TMA_STORE) return "@via names another mechanism";
+    if (via_of(copy) != VIA_NONE && !stores_staged(copy)) return "@via names another mechanism";
     if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || !has_columns(from, matrix_facts.rows))
         return "TMA stores fragments of two dims, with all of their rows";
     if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)
@@ -311,6 +311,7 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     const char *why = stored_view_problem(tensor);
     if (!why) why = box_problem(to, 2);
     if (why || (why = tma_tensor_problem(tensor))) return why;
+    if (via_is(copy, VIA_VECTOR_STORE) && buf_viewed(tensor) != tensor) return "vectors are not stored to views";
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = region_extent(from, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";
     if (m % WGMMA_ROWS || n % matrix_facts.rows) return "TMA stores strips of 64 rows and 8 columns";
@@ -447,7 +448,7 @@ static bool takes_pairs(const Stmt *gemm) {
 static bool has_other_use(const Func *kernel, const Buf *tile) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if ((stmt->kind == STMT_THREAD || is_addition(stmt)) && stmt_uses_buf(stmt, tile)) return true;
-        bool by_tma = via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE);
+        bool by_tma = via_is(stmt, VIA_TMA) || stores_staged(stmt);
         if (stmt->kind != STMT_CALL || (!by_tma && !is_call(stmt, OP_GEMM))) continue;
         for (int i = 0; i < stmt->call.count; i++) {
             const Region *region = call_region(stmt, i);

@@ -51,7 +51,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
         } else if (!loaded_tile(stmt) && !transposes_loaded(stmt, m->plan) &&
                    !(is_shared_decl(stmt) && tile_of(m->plan, stmt->decl))) {
             Stmt *clone = clone_for_role(m, stmt);
-            if (via_is(clone, VIA_TMA_STORE)) stage_store(m, stmt, clone);
+            if (stores_staged(clone)) stage_store(m, stmt, clone);
             block_push(a, out, clone);
         }
         push_live_ranges(m, from, i, false, out);

@@ -201,7 +201,7 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
     for (int i = at + 1; i < p->work.count; i++) {
         block_push(a, out, clone_stmt(a, subst, p->work.items[i]));
         FOR_EACH_STMT_IN_MUT (stmt, vec_last(out))
-            if (via_is(stmt, VIA_TMA_STORE)) add_staging(p, stmt, 1, buffers);
+            if (stores_staged(stmt)) add_staging(p, stmt, 1, buffers);
     }
 }
 
@@ -320,7 +320,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
 // Without slots no load can run ahead: falls back to mechanisms that need no roles.
 static void fall_back(Arena *arena, Func *kernel) {
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
-        if (via_is(stmt, VIA_TMA) || via_is(stmt, VIA_TMA_STORE)) via_set(arena, stmt, VIA_PLAIN);
+        if (via_is(stmt, VIA_TMA) || stores_staged(stmt)) via_set(arena, stmt, VIA_PLAIN);
         if (via_is(stmt, VIA_WGMMA)) via_set(arena, stmt, VIA_FMA);
     }
 }

@@ -188,7 +188,7 @@ static bool needs_sync(const Block *body) {
 static Map *stored_by_tma(Arena *arena, const Stmt *role) {
     Map *stored = map_new(arena);
     FOR_EACH_STMT (stmt, &role->role.body)
-        if (via_is(stmt, VIA_TMA_STORE))
+        if (stores_staged(stmt))
             FOR_EACH_EFFECT (effect, arena, stmt) map_put(stored, buf_root(effect->buf), stored);
     return stored;
 }

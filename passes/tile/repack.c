@@ -17,8 +17,8 @@
 //
 // The last kernel is the tile's, but the last extents of the operands are dims of their own; what was known by those extents alone
 // becomes a scalar. Elements beyond a row's end are zeros in the copy, as they are beyond a tensor's end, so a tile has the
-// same elements as before: the kernel means the same whatever it does with them. Nothing is known of its other tensors: it stores
-// results from registers, since rows that TMA writes would have to be aligned, too.
+// same elements as before: the kernel means the same whatever it does with them. Nothing is known of its other tensors: rows of
+// results start anywhere (@via(vector_store)).
 //
 // PackedVec with one pitch are copied or not together. There are at most two pitches, so up to four programs; the one that copies
 // nothing serves where only the results have unaligned rows.
@@ -206,6 +206,12 @@ static void pass_dims(Arena *arena, Func *func) {
     func->dims.count = kept;
 }
 
+static void set_store(Arena *a, const Target *target, Stmt *copy) {
+    TmaStore store;
+    via_set(a, copy, VIA_VECTOR_STORE);
+    if (tma_epilogue_problem(target, copy, &store)) via_set(a, copy, VIA_PLAIN);
+}
+
 Func *repack_rows(Arena *a, const Target *target, const Module *module, const Func *kernel) {
     PackedVec operands;
     Func *func = clone_func(a, kernel);
@@ -226,7 +232,7 @@ Func *repack_rows(Arena *a, const Target *target, const Module *module, const Fu
     for (int i = 0; i < operands.count; i++) add_rows_facts(a, &func->when, operands.items[i].buf);
     pass_dims(a, func);
     FOR_EACH_STMT_MUT (stmt, &func->body)
-        if (is_fragment_to_global_copy(stmt)) via_set(a, stmt, VIA_PLAIN);
+        if (is_fragment_to_global_copy(stmt)) set_store(a, target, stmt);
     const AttrId others[] = {ATTR_SPLIT, ATTR_TILE_VARIANT, ATTR_WITH_FALLBACK};
     for (int i = 0; i < COUNT_OF(others); i++) attr_remove(&func->attrs, others[i]);
     attr_set_ints(a, &func->attrs, ATTR_GIVEN_FACTS, 0, NULL);

@@ -119,21 +119,21 @@ static const char *swizzled_text(Arena *arena, int64_t bytes) {
 // The boxes of a staging tile that TMA stores: whole ones, or the narrower last one.
 static const char *stored_text(const Page *page, const Stmt *stmt, const Region *region) {
     TmaStore store;
-    if (!via_is(stmt, VIA_TMA_STORE) || tma_epilogue_problem(page->target, stmt, &store)) return NULL;
+    if (!stores_staged(stmt) || tma_epilogue_problem(page->target, stmt, &store)) return NULL;
     bool whole = region == copy_of(stmt).stage;
     if (!whole && region != copy_of(stmt).tail) return NULL;
     int64_t count = store.strips * (whole ? store.chunks : 1), columns = whole ? store.columns : store.tail;
     int64_t swizzle = whole ? store.columns * type_bytes(region->buf->type) : store.tail_swizzle;
-    return arena_printf(page->arena, "line %d, stored by TMA: %lld box%s of %lld x %lld, %s", stmt->loc.line,
-                        (long long)count, count > 1 ? "es" : "", (long long)store.rows, (long long)columns,
-                        swizzled_text(page->arena, swizzle));
+    return arena_printf(page->arena, "line %d, stored by %s: %lld box%s of %lld x %lld, %s", stmt->loc.line,
+                        via_is(stmt, VIA_TMA_STORE) ? "TMA" : "threads", (long long)count, count > 1 ? "es" : "",
+                        (long long)store.rows, (long long)columns, swizzled_text(page->arena, swizzle));
 }
 
 // A tile of TMA or wgmma, whose layout they ask for.
 static const char *mechanism_text(const Page *page, const Stmt *stmt, const Region *region) {
     TmaPanels panels;
     bool copies = via_is(stmt, VIA_TMA), product = via_is(stmt, VIA_WGMMA);
-    if (via_is(stmt, VIA_TMA_STORE)) return stored_text(page, stmt, region);
+    if (stores_staged(stmt)) return stored_text(page, stmt, region);
     if ((!copies && !product) || tma_panels_problem(region->buf, &panels)) return NULL;
     const char *what =
         copies ? arena_printf(page->arena, "TMA: %lld box%s", (long long)panels.count, panels.count > 1 ? "es" : "")
