@@ -206,7 +206,7 @@ static void compare_multicast(TileSearch *search, TileChoice *choice, const Func
 static void compare(TileSearch *search, TileChoice *choice, const Func *source, int combination) {
     const Func *kernel = as_streamed(search->arena, source);
     Answer answer = answer_of(search, kernel);
-    if (choice->tiles.count == 0) choice->repacks = can_repack(search->arena, search->target, kernel);
+    if (choice->tiles.count == 0) choice->repacks = repack_stores(search->arena, search->target, kernel);
     TileCandidate tile = {.combination = combination,
                           .fallback = fits_fallback(search, &answer.estimate),
                           .without = cost_fallback(search->arena, search->target, answer.kernel, NULL),
@@ -308,7 +308,7 @@ static int most_tiles(const TileSearch *search, int most) {
 
 // ---- problems that TMA cannot serve ----
 //
-// Some tiles are kept for them, too: two whose operands are copied first, and a few without TMA, of which one serves everything.
+// Some tiles are kept for them, too: a few whose operands are copied first, and a few without TMA, of which one serves everything.
 
 // Tiles whose variant without TMA has enough registers, or all.
 static TileVec able_to_fall_back(const TileSearch *search, const TileVec *tiles) {
@@ -320,83 +320,97 @@ static TileVec able_to_fall_back(const TileSearch *search, const TileVec *tiles)
     return able;
 }
 
-// If none of the tensors has aligned rows. Results go from registers to memory.
-static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile, bool repacks) {
+// If none of the tensors has aligned rows.
+static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile, RepackStores stores) {
     LaunchCost cost = tile->without;
     cost.tile_rows = tile->m, cost.tile_columns = tile->n;
-    if (!repacks) return cost;
+    if (stores == REPACK_NEVER) return cost;
     const int64_t bytes[] = {tile->m * tile->cost.bytes, tile->n * tile->cost.bytes};
     cost = launch_cost(target, tile);
-    cost.tail += ceil_div(tile->m, WGMMA_ROWS) * tile->n * target->wgmma.scattered_clocks;
+    if (stores == REPACK_SCATTERED)
+        cost.tail += ceil_div(tile->m, WGMMA_ROWS) * tile->n * target->wgmma.scattered_clocks;
     add_copies(target, bytes, COUNT_OF(bytes), &cost);
     return cost;
 }
 
 // The clocks of each problem, and the least of all tiles.
-static void set_unaligned_times(const TileSearch *search, TileVec *tiles, bool repacks, double *least) {
-    for (int p = 0; p < WHOLE_PROBLEMS; p++) {
+static void set_unaligned_times(const TileSearch *search, TileVec *tiles, RepackStores stores, double *least) {
+    for (int p = 0; p < PROBLEMS; p++) {
         const int64_t extents[COST_EXTENTS] = {search_problems[p][0], search_problems[p][1], 1, search_problems[p][2]};
         VEC_EACH (TileCandidate, tile, tiles) {
-            LaunchCost cost = unaligned_cost(search->target, tile, repacks);
+            LaunchCost cost = unaligned_cost(search->target, tile, stores);
             tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
     }
-    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, WHOLE_PROBLEMS);
+    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
 }
 
 static void divide_times(TileVec *tiles, const double *least) {
     VEC_EACH (TileCandidate, tile, tiles)
-        for (int p = 0; p < WHOLE_PROBLEMS; p++) tile->times[p] /= least[p];
+        for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
 }
 
-typedef struct RepackedPair {
-    const TileCandidate *tiles[2];   // one tile, two times, or NULL
-} RepackedPair;
+typedef struct RepackedSet {
+    int count;
+    const TileCandidate *tiles[MOST_REPACKED];
+} RepackedSet;
 
 // Moves the tiles without TMA that add most to `repacked` to the front. Out: their number, and in *sum the time of all problems.
-static int best_fallbacks(const TileSearch *search, TileVec *able, RepackedPair repacked, double *sum) {
+static int best_fallbacks(const TileSearch *search, TileVec *able, const RepackedSet *repacked, double *sum) {
     const double WORTH_A_TILE = 1, UNSERVED = 1e6;   // of the time of one problem
-    double times[WHOLE_PROBLEMS];
+    double times[PROBLEMS];
     int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
-    for (int p = 0; p < WHOLE_PROBLEMS; p++) times[p] = UNSERVED;
-    for (int i = 0; i < COUNT_OF(repacked.tiles) && repacked.tiles[i]; i++)
-        lower_times(times, repacked.tiles[i], 0, WHOLE_PROBLEMS);
-    while (kept < able->count && kept < most &&
-           (take_best(able, kept, times, WHOLE_PROBLEMS) > WORTH_A_TILE || kept == 0))
+    for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
+    for (int i = 0; i < repacked->count; i++) lower_times(times, repacked->tiles[i], 0, PROBLEMS);
+    while (kept < able->count && kept < most && (take_best(able, kept, times, PROBLEMS) > WORTH_A_TILE || kept == 0))
         kept++;
     *sum = 0;
-    for (int p = 0; p < WHOLE_PROBLEMS; p++) *sum += times[p];
+    for (int p = 0; p < PROBLEMS; p++) *sum += times[p];
     return kept;
 }
 
-static RepackedPair best_pair(const TileSearch *search, TileVec *able, const TileVec *repacked) {
-    RepackedPair best = {0};
-    double sum, fewest;
-    best_fallbacks(search, able, best, &fewest);
-    VEC_EACH (const TileCandidate, first, repacked)
-        for (const TileCandidate *second = repacked->items; second <= first; second++) {
-            RepackedPair pair = {{first, second}};
-            best_fallbacks(search, able, pair, &sum);
-            if (sum < fewest) fewest = sum, best = pair;
-        }
+// Exchanges the tile at `at` for the one with which all problems take least, if that is less than *sum.
+static void exchange(const TileSearch *search, TileVec *able, const TileVec *repacked, RepackedSet *set, int at,
+                     double *sum) {
+    RepackedSet with = *set;
+    double time;
+    VEC_EACH (const TileCandidate, tile, repacked) {
+        with.tiles[at] = tile;
+        best_fallbacks(search, able, &with, &time);
+        if (time < *sum) *sum = time, *set = with;
+    }
+}
+
+static RepackedSet best_repacked(const TileSearch *search, TileVec *able, const TileVec *repacked) {
+    const double WORTH_A_TILE = 1;   // of the time of one problem
+    RepackedSet best = {0};
+    double fewest;
+    best_fallbacks(search, able, &best, &fewest);
+    while (best.count < most_tiles(search, MOST_REPACKED) && repacked->count > 0) {
+        RepackedSet more = best;
+        double sum = fewest;
+        more.tiles[more.count++] = repacked->items;
+        for (int at = more.count - 1; at >= 0; at--) exchange(search, able, repacked, &more, at, &sum);
+        if (fewest - sum <= WORTH_A_TILE) break;
+        best = more, fewest = sum;
+    }
     return best;
 }
 
 static void keep_unaligned(const TileSearch *search, TileChoice *choice) {
-    double least[WHOLE_PROBLEMS], sum;
+    double least[PROBLEMS], sum;
     TileVec able = able_to_fall_back(search, &choice->tiles), repacked = {0};
-    for (int p = 0; p < WHOLE_PROBLEMS; p++) least[p] = COST_NEVER;
+    for (int p = 0; p < PROBLEMS; p++) least[p] = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
-        if (choice->repacks) vec_push(search->arena, &repacked, *tile);
-    set_unaligned_times(search, &able, false, least);
-    set_unaligned_times(search, &repacked, true, least);
+        if (choice->repacks != REPACK_NEVER) vec_push(search->arena, &repacked, *tile);
+    set_unaligned_times(search, &able, REPACK_NEVER, least);
+    set_unaligned_times(search, &repacked, choice->repacks, least);
     divide_times(&able, least);
     divide_times(&repacked, least);
-    RepackedPair best = best_pair(search, &able, &repacked);
-    int kept = best_fallbacks(search, &able, best, &sum);
+    RepackedSet best = best_repacked(search, &able, &repacked);
+    int kept = best_fallbacks(search, &able, &best, &sum);
     VEC_EACH (TileCandidate, tile, &choice->tiles) {
-        for (int i = 0; i < COUNT_OF(best.tiles) && best.tiles[i]; i++)
-            tile->keeps_repacked |= tile->combination == best.tiles[i]->combination;
+        for (int i = 0; i < best.count; i++) tile->keeps_repacked |= tile->combination == best.tiles[i]->combination;
         for (int i = 0; i < kept; i++) tile->keeps_fallback |= tile->combination == able.items[i].combination;
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "passes/cost/cost.h"
 #include "passes/cost/search.h"
+#include "passes/tile/tile.h"
 
 enum {
     MOST_TILES = 14,
@@ -9,15 +10,15 @@ enum {
     MOST_SPLITS = 6,
     MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
     BY_WORKSPACE = 0,
-    MOST_FALLBACKS = 2
+    MOST_FALLBACKS = 2,
+    MOST_REPACKED = 4
 };
 
-// Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, of which tiles for unaligned
-// rows are chosen, and random ones; those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2
+// Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare,
+// and random ones; those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2
 // cache, for CTAs that share loads.
 enum {
-    WHOLE_PROBLEMS = 28,
-    PROBLEMS = WHOLE_PROBLEMS + 100,
+    PROBLEMS = 28 + 100,
     DEEP_PROBLEMS = 23,
     CROSSING_PROBLEMS = 20,
     ALL_PROBLEMS = PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS
@@ -49,7 +50,7 @@ struct TileChoice {
     TileVec multicasts;   // candidates whose CTAs share loads
     TileVec splits;       // candidates with split-K
     bool by_rows;         // cooperative: one tile per number of rows
-    bool repacks;         // can_repack
+    RepackStores repacks;
 };
 
 // The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.

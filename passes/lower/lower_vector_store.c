@@ -21,8 +21,8 @@ typedef struct VectorStore {
     const StagedBox *box;
     const Region *to;
     Span loc;
-    int row_dim;    // of the tensor
-    int64_t unit;   // elements
+    int row_dim;            // of the tensor
+    int64_t unit;           // elements
     Expr *thread, *valid;   // columns of the box that the tensor has
     int64_t units;          // that lie within a row of the box
 } VectorStore;

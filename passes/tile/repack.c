@@ -126,9 +126,17 @@ static bool find_operands(Arena *arena, const Target *target, const Func *kernel
     return operands->count > 0 && !reads_others(operands, kernel);
 }
 
-bool can_repack(Arena *arena, const Target *target, const Func *kernel) {
+static Via store_way(const Target *target, const Stmt *copy) {
+    TmaStore store;
+    return tma_epilogue_problem(target, copy, &store) ? VIA_PLAIN : VIA_VECTOR_STORE;
+}
+
+RepackStores repack_stores(Arena *arena, const Target *target, const Func *kernel) {
     PackedVec operands;
-    return find_operands(arena, target, kernel, &operands);
+    if (!find_operands(arena, target, kernel, &operands)) return REPACK_NEVER;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_fragment_to_global_copy(stmt) && store_way(target, stmt) == VIA_PLAIN) return REPACK_SCATTERED;
+    return REPACK_VECTORS;
 }
 
 // ---- names ----
@@ -206,12 +214,6 @@ static void pass_dims(Arena *arena, Func *func) {
     func->dims.count = kept;
 }
 
-static void set_store(Arena *a, const Target *target, Stmt *copy) {
-    TmaStore store;
-    via_set(a, copy, VIA_VECTOR_STORE);
-    if (tma_epilogue_problem(target, copy, &store)) via_set(a, copy, VIA_PLAIN);
-}
-
 Func *repack_rows(Arena *a, const Target *target, const Module *module, const Func *kernel) {
     PackedVec operands;
     Func *func = clone_func(a, kernel);
@@ -232,7 +234,7 @@ Func *repack_rows(Arena *a, const Target *target, const Module *module, const Fu
     for (int i = 0; i < operands.count; i++) add_rows_facts(a, &func->when, operands.items[i].buf);
     pass_dims(a, func);
     FOR_EACH_STMT_MUT (stmt, &func->body)
-        if (is_fragment_to_global_copy(stmt)) set_store(a, target, stmt);
+        if (is_fragment_to_global_copy(stmt)) via_set(a, stmt, store_way(target, stmt));
     const AttrId others[] = {ATTR_SPLIT, ATTR_TILE_VARIANT, ATTR_WITH_FALLBACK};
     for (int i = 0; i < COUNT_OF(others); i++) attr_remove(&func->attrs, others[i]);
     attr_set_ints(a, &func->attrs, ATTR_GIVEN_FACTS, 0, NULL);

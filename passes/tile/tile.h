@@ -64,7 +64,9 @@ typedef struct Repacked {
     Func *rows;                                   // the kernel that they launch behind the copies
     FuncVec copies;                               // kernels, one for each type
 } Repacked;
-bool can_repack(Arena *arena, const Target *target, const Func *kernel);
+// How results are stored behind copies: never (the kernel is not of the form), from registers, in vectors.
+typedef enum { REPACK_NEVER, REPACK_SCATTERED, REPACK_VECTORS } RepackStores;
+RepackStores repack_stores(Arena *arena, const Target *target, const Func *kernel);
 // For a kernel that can; it is not changed. The kernel for rows as copies have them: of each tile one, all of one name, which
 // does not occur in the module.
 Func *repack_rows(Arena *arena, const Target *target, const Module *module, const Func *kernel);
