@@ -28,8 +28,6 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
         REPORT(v, loc, T_IR_PLACE, info->text,
                c->kind == FUNC_REFERENCE ? "in a reference"
                : c->kind == FUNC_PROGRAM ? "in a program"
-               : info->stages == STAGE_BIT_HOST
-                   ? "in a grid: the host computes it, in `when`, in `assume` and before the grid"
                : c->thread ? "inside a thread region"
                : !c->grid  ? "outside of a grid"
                            : "outside of a thread region");
