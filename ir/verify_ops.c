@@ -28,9 +28,9 @@ static void check_op_place(Verifier *v, const Context *c, const OpInfo *info, in
         REPORT(v, loc, T_IR_PLACE, info->text,
                c->kind == FUNC_REFERENCE ? "in a reference"
                : c->kind == FUNC_PROGRAM ? "in a program"
-               : c->thread ? "inside a thread region"
-               : !c->grid  ? "outside of a grid"
-                           : "outside of a thread region");
+               : c->thread               ? "inside a thread region"
+               : !c->grid                ? "outside of a grid"
+                                         : "outside of a thread region");
         return;
     }
     bool everyone = info->participants == BY_CLUSTER;

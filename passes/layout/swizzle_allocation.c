@@ -52,8 +52,7 @@ static void touch_in_order(PassContext *context, const Func *kernel, const Stmt 
 static Map *find_touches(PassContext *context, Func *kernel) {
     Map *touches = map_new(context->arena);
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
-        if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !stores_staged(stmt) && !via_is(stmt, VIA_WGMMA))
-            continue;
+        if (!by_bulk(stmt) && !via_is(stmt, VIA_TMA) && !stores_staged(stmt) && !via_is(stmt, VIA_WGMMA)) continue;
         const Stmt *copy = stmt->kind == STMT_CALL ? stmt : tma_copy(context->arena, stmt);
         for (int i = 0; copy && i < copy->call.count; i++) {
             const Region *region = call_region(copy, i);

@@ -332,19 +332,20 @@ static int64_t slots_of(const Lower *lower, const Buf *buf) {
     return buf->rank - warpgroups == 3 ? buf_extent(buf, buf->rank - 3) : 1;
 }
 
-// The registers must have wgmma's order.
-static void check_layout(const Store *store) {
+// Of a statement with a mechanism that a source names: select asks before it chooses one.
+static const char *layout_problem(const Store *store) {
     const Buf *fragment = store->copy.src->buf;
     Lower *lower = store->lower;
     int64_t rows = buf_extent(fragment, 0), columns = buf_extent(fragment, 1);
+    const char *why = "the registers have not the layout of products";
     WgmmaInfo info;
-    bool known = wgmma_find(lower->target, "bf16", "bf16", "f32", (int)columns, &info);
-    EXPECT(lower->context->failure, known && fragment->layout, "a store by TMA of '%s', which has no layout",
-           fragment->name);
+    if (!fragment->layout || !wgmma_find(lower->target, "bf16", "bf16", "f32", (int)columns, &info)) return why;
     const Layout *layout =
         fragment_of_instruction(lower->arena, info.acc_layout, rows, columns, warpgroups_of(lower), 1, lower->threads);
-    EXPECT(lower->context->failure, layout_equal(layout, fragment->layout),
-           "a store by TMA of '%s', which has not the layout of products", fragment->name);
+    if (!layout_equal(layout, fragment->layout)) return why;
+    if (store->shape.strips % warpgroups_of(lower)) return "each warpgroup has 64 rows at a time";
+    return (store->shape.chunks ? store->copy.stage : store->copy.tail) ? NULL
+                                                                        : "it is no result of products of a role";
 }
 
 // Before a box is written: its slot has been read.
@@ -360,13 +361,9 @@ void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Bloc
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
     store.by_tma = via_is(stmt, VIA_TMA_STORE);
     if (!is_possible(lower, stmt, tma_epilogue_problem(lower->target, stmt, &store.shape))) return;
-    check_layout(&store);
-    EXPECT(lower->context->failure, store.shape.strips % warpgroups_of(lower) == 0,
-           "%lld strips of rows for %lld warpgroups", (long long)store.shape.strips, (long long)warpgroups_of(lower));
+    if (!is_possible(lower, stmt, layout_problem(&store))) return;
     store.shape.strips /= warpgroups_of(lower);
     const TmaStore *shape = &store.shape;
-    EXPECT(lower->context->failure, shape->chunks ? store.copy.stage : store.copy.tail,
-           "a store of '%s' has no staging", store.copy.src->buf->name);
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;
     store.tile = store.by_tma && shape->chunks && tma_store_aliases(lower->arena, shape, stmt, stage);
