@@ -163,12 +163,12 @@ static Buf *push_shifted(const VectorStore *s, Buf *pair, Expr *first, Block *ou
 
 // ---- a box ----
 
-// (The last place of a row has no unit: a power of two is easy to divide by.)
+// (A row has as many places as its staging has units, so that those of whole rows load at a time, from different banks.)
 static void push_vectors(const VectorStore *s, Block *out) {
     Arena *a = s->arena;
     if (s->units == 0) return;
     int mark = facts_mark(s->lower->facts);
-    Place place = push_places(s, LOOP_UNROLL, s->units + 1, out);
+    Place place = push_places(s, LOOP_UNROLL, buf_extent(s->box->buf, s->box->buf->rank - 1) / s->unit, out);
     Block *body = place.body;
     Expr *head = head_of(s, place.row, body), *last = e_int(a, s->units);
     Buf *pair = block_local(a, body, "pair", s->to->buf->type, 2 * s->unit, s->loc);
