@@ -90,7 +90,7 @@ typedef struct Programs {
 // (gemm_split_k.tile), of queries of several heads that threads store, one time a CTA, into the panels that wgmma takes
 // (attention.tile, head dim 80), of weights and sums that a role hands to another as its threads hold them, element by
 // element (attention_backward.tile, attention_backward_ordered.tile), of the ends of rows behind a tensor's last whole box, stored element by
-// element (gemm_stream_k.tile, @via(vector_store)), and of a triangular system whose blocks are read by rows and by columns (gated_delta_rule.tile).
+// element (gemm*.tile, @via(vector_store)), and of a triangular system whose blocks are read by rows and by columns (gated_delta_rule.tile).
 static bool is_explained(const Func *kernel, const char *buffer) {
     bool split = strcmp(kernel->name, "gemm") == 0 || strcmp(kernel->name, "whole_gemm") == 0 ||
                  strncmp(kernel->name, "convolution", strlen("convolution")) == 0;
@@ -106,7 +106,7 @@ static bool is_explained(const Func *kernel, const char *buffer) {
                        strncmp(kernel->name, "attention_backward", strlen("attention_backward")) == 0;
     if (by_elements && (strcmp(buffer, "p") == 0 || strcmp(buffer, "a") == 0 || strcmp(buffer, "a_1") == 0))
         return true;
-    if (strncmp(kernel->name, "gemm_stream_k", strlen("gemm_stream_k")) == 0 && strcmp(buffer, "stage") == 0)
+    if (strncmp(kernel->name, "gemm", strlen("gemm")) == 0 && strncmp(buffer, "stage", strlen("stage")) == 0)
         return true;
     if (strcmp(kernel->name, "cross_entropy") == 0 && strcmp(buffer, "partial") == 0) return true;
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
