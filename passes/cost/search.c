@@ -350,6 +350,8 @@ static void divide_times(TileVec *tiles, const double *least) {
         for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
 }
 
+static const double worth_a_tile = 1;   // what a tile more must save: the time of one problem
+
 typedef struct RepackedSet {
     int count;
     const TileCandidate *tiles[MOST_REPACKED];
@@ -357,12 +359,12 @@ typedef struct RepackedSet {
 
 // Moves the tiles without TMA that add most to `repacked` to the front. Out: their number, and in *sum the time of all problems.
 static int best_fallbacks(const TileSearch *search, TileVec *able, const RepackedSet *repacked, double *sum) {
-    const double WORTH_A_TILE = 1, UNSERVED = 1e6;   // of the time of one problem
+    const double UNSERVED = 1e6;   // of the time of one problem
     double times[PROBLEMS];
     int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
     for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
     for (int i = 0; i < repacked->count; i++) lower_times(times, repacked->tiles[i], 0, PROBLEMS);
-    while (kept < able->count && kept < most && (take_best(able, kept, times, PROBLEMS) > WORTH_A_TILE || kept == 0))
+    while (kept < able->count && kept < most && (take_best(able, kept, times, PROBLEMS) > worth_a_tile || kept == 0))
         kept++;
     *sum = 0;
     for (int p = 0; p < PROBLEMS; p++) *sum += times[p];
@@ -382,7 +384,6 @@ static void exchange(const TileSearch *search, TileVec *able, const TileVec *rep
 }
 
 static RepackedSet best_repacked(const TileSearch *search, TileVec *able, const TileVec *repacked) {
-    const double WORTH_A_TILE = 1;   // of the time of one problem
     RepackedSet best = {0};
     double fewest;
     best_fallbacks(search, able, &best, &fewest);
@@ -391,7 +392,7 @@ static RepackedSet best_repacked(const TileSearch *search, TileVec *able, const 
         double sum = fewest;
         more.tiles[more.count++] = repacked->items;
         for (int at = more.count - 1; at >= 0; at--) exchange(search, able, repacked, &more, at, &sum);
-        if (fewest - sum <= WORTH_A_TILE) break;
+        if (fewest - sum <= worth_a_tile) break;
         best = more, fewest = sum;
     }
     return best;

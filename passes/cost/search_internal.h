@@ -14,9 +14,8 @@ enum {
     MOST_REPACKED = 4
 };
 
-// Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare,
-// and random ones; those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2
-// cache, for CTAs that share loads.
+// Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, and random ones;
+// those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2 cache, for CTAs that share loads.
 enum {
     PROBLEMS = 28 + 100,
     DEEP_PROBLEMS = 23,

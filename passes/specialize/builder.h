@@ -345,8 +345,10 @@ static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, B
     int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
     int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
     int one = warpgroups == 1;   // no dim needed
+    bool by_tma = via_is(
+        copy, VIA_TMA_STORE);   // threads read what they store as vectors: another name tells its conflicts apart
     Arg whole_arg = {0}, tail_arg = {0};
-    if (store.chunks) whole_arg = staging_buffer(p, "stage", type, 4 - one, whole + one, out);
-    else tail_arg = staging_buffer(p, "tail", type, 3 - one, tail + one, out);
+    if (store.chunks) whole_arg = staging_buffer(p, by_tma ? "stage" : "row_stage", type, 4 - one, whole + one, out);
+    else tail_arg = staging_buffer(p, by_tma ? "tail" : "row_tail", type, 3 - one, tail + one, out);
     set_staging(p, copy, whole_arg, tail_arg);
 }

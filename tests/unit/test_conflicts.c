@@ -106,8 +106,8 @@ static bool is_explained(const Func *kernel, const char *buffer) {
                        strncmp(kernel->name, "attention_backward", strlen("attention_backward")) == 0;
     if (by_elements && (strcmp(buffer, "p") == 0 || strcmp(buffer, "a") == 0 || strcmp(buffer, "a_1") == 0))
         return true;
-    bool staged = strncmp(buffer, "stage", strlen("stage")) == 0 || strncmp(buffer, "tail", strlen("tail")) == 0;
-    if (staged && strncmp(kernel->name, "gemm", strlen("gemm")) == 0) return true;
+    if (strncmp(buffer, "row_stage", strlen("row_stage")) == 0 || strncmp(buffer, "row_tail", strlen("row_tail")) == 0)
+        return true;
     if (strcmp(kernel->name, "cross_entropy") == 0 && strcmp(buffer, "partial") == 0) return true;
     return (split && strcmp(buffer, "slice") == 0) || (sums && strcmp(buffer, "stage") == 0);
 }
