@@ -309,7 +309,7 @@ static bool stage_role_stores(Staging *m, Stmt *role) {
         vec_push(m->arena, &blocks, (Block *)BLOCK_OF(stmt));
     }
     for (int i = 0; i < stores.count; i++) stage_store(m, stores.items[i], blocks.items[i], &role->role.body);
-    if (stores.count) push_store_wait(m->arena, role->loc, &role->role.body);
+    if (stores.count) push_last_store_wait(m->arena, role->loc, &role->role.body);
     return stores.count > 0;
 }
 

@@ -335,6 +335,15 @@ void push_store_wait(Arena *arena, Span loc, Block *out) {
     BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, 0), arg_name("read"));
 }
 
+static bool is_tma_store(const Stmt *stmt, void *user) {
+    (void)user;
+    return via_is(stmt, VIA_TMA_STORE);
+}
+
+void push_last_store_wait(Arena *arena, Span loc, Block *body) {
+    if (block_any(body, is_tma_store, NULL)) push_store_wait(arena, loc, body);
+}
+
 // ---- wgmma ----
 
 const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k) {

@@ -62,8 +62,9 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
 // Whether a shared tile that is no longer used can be the staging: it has the shape of the accumulator and the layout
 // of the boxes.
 bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile);
-void push_store_wait(Arena *arena, Span loc, Block *out);   // until stores no longer read shared memory
-enum { TMA_STORE_SLOTS = 2 };                               // one box is written while the other is read
+void push_store_wait(Arena *arena, Span loc, Block *out);         // until stores no longer read shared memory
+void push_last_store_wait(Arena *arena, Span loc, Block *body);   // of a role, if it stores accumulators by TMA
+enum { TMA_STORE_SLOTS = 2 };                                     // one box is written while the other is read
 // The first named barrier for TMA stores of the warpgroups of one role. (Order barriers follow below.)
 enum { TMA_STORE_BARRIER = 4 };
 // The first named barrier for roles that alternate: each waits at its own.

@@ -245,7 +245,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     rewrite_block(&finish, &work);
     block_append(p->arena, body, &work);
     push_next_tile(m, body);
-    if (m->buffers.count > 0 || m->staged) push_store_wait(p->arena, p->loc, &role->role.body);
+    if (m->buffers.count > 0 || m->staged) push_last_store_wait(p->arena, p->loc, &role->role.body);
     block_append(p->arena, &m->buffers, &role->role.body);
     role->role.body = m->buffers;
 }

@@ -230,7 +230,7 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
     Block buffers = {0};
     push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
     if (p->some_steps) fold_zero_init(a, p->facts, &tiles->loop.body);
-    if (buffers.count > 0) push_store_wait(a, p->loc, body);
+    if (buffers.count > 0) push_last_store_wait(a, p->loc, body);
     block_append(a, &buffers, body);
     *body = buffers;
 }
