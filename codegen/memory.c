@@ -65,6 +65,65 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
     }
 }
 
+// ---- 16 bytes wherever they start ----
+
+enum { UNIT_WORDS = 4, WORD_BYTES = 4 };
+
+// The words of the unit at an address; zeros where the condition is false (NULL: it never is). Without a branch, so that loads of
+// several places are asked for at once.
+static void load_unit(Gen *gen, const Buf *from, Value address, Value inside, Value words[UNIT_WORDS]) {
+    bool constant = buf_is_constant(from) && !gen->kernel.waits_for_launch;
+    LLVMTypeRef types[UNIT_WORDS] = {gen->types.i32, gen->types.i32, gen->types.i32, gen->types.i32};
+    LLVMTypeRef result = LLVMStructTypeInContext(gen->llvm.context, types, UNIT_WORDS, 0);
+    Value always = LLVMConstInt(LLVMInt1TypeInContext(gen->llvm.context), 1, 0);
+    Value args[] = {LLVMBuildZExt(gen->builder, inside ? inside : always, gen->types.i32, ""), address};
+    const char *text =
+        arena_printf(gen->arena,
+                     "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, $4, 0;\n\tmov.b32 $0, 0;\n\tmov.b32 $1, 0;\n\t"
+                     "mov.b32 $2, 0;\n\tmov.b32 $3, 0;\n\t@p ld.global%s.v4.b32 {$0, $1, $2, $3}, [$5];\n\t}",
+                     constant ? ".nc" : "");
+    Value unit = constant ? build_pure_asm(gen, text, "=r,=r,=r,=r,r,l", result, 2, args)
+                          : build_asm(gen, text, "=r,=r,=r,=r,r,l,~{memory}", result, 2, args);
+    for (int w = 0; w < UNIT_WORDS; w++) words[w] = LLVMBuildExtractValue(gen->builder, unit, (unsigned)w, "");
+}
+
+// words[w + by] where `bytes` has the bit of `by` words, else words[w].
+static void move_words(Gen *gen, Value *words, int count, int by, Value bytes) {
+    Value bit = LLVMBuildAnd(gen->builder, bytes, const_i32(gen, by * WORD_BYTES), "");
+    Value moves = LLVMBuildICmp(gen->builder, LLVMIntNE, bit, const_i32(gen, 0), "");
+    for (int w = 0; w < count; w++) words[w] = LLVMBuildSelect(gen->builder, moves, words[w + by], words[w], "");
+}
+
+// The bits of the first byte's number in its unit choose words; what is left is a funnel shift of neighbours.
+static void emit_unaligned_load(Gen *gen, const OpCall *call) {
+    Region *to = ARG_PLACE(gen, call, ULOAD, dst), *from = ARG_PLACE(gen, call, ULOAD, src);
+    RegisterArray *array = register_array(gen, to->buf);
+    EXPECT(gen->failure, ARG_CONST(gen, call, ULOAD, n) * array->bits == UNIT_WORDS * 32 && array->bits <= 32,
+           "uload of other than 16 bytes, or of wide elements");
+    Value inside = HAS_ARG(call, ULOAD, inside) ? emit_expr(gen, ARG_EXPR(gen, call, ULOAD, inside)) : NULL;
+    int64_t first = place_register_index(gen, to);
+    Value place = place_address(gen, from), address = LLVMBuildPtrToInt(gen->builder, place, gen->types.i64, "");
+    Value low = LLVMBuildTrunc(gen->builder, address, gen->types.i32, "");
+    Value bytes = LLVMBuildAnd(gen->builder, low, const_i32(gen, UNIT_WORDS * WORD_BYTES - 1), "");
+    Value back = LLVMBuildNeg(gen->builder, LLVMBuildZExt(gen->builder, bytes, gen->types.i64, ""), "");
+    Value unit = LLVMBuildGEP2(gen->builder, gen->types.i8, place, &back, 1, "");
+    Value starts = LLVMBuildICmp(gen->builder, LLVMIntEQ, bytes, const_i32(gen, 0), "");
+    Value step = LLVMBuildSelect(gen->builder, starts, const_i64(gen, 0), const_i64(gen, UNIT_WORDS * WORD_BYTES), "");
+    Value next = LLVMBuildGEP2(gen->builder, gen->types.i8, unit, &step, 1, "");   // the same where no other is needed
+    Value words[2 * UNIT_WORDS];
+    load_unit(gen, from->buf, unit, inside, words);
+    load_unit(gen, from->buf, next, inside, words + UNIT_WORDS);
+    move_words(gen, words, UNIT_WORDS + 2, 2, bytes);
+    move_words(gen, words, UNIT_WORDS + 1, 1, bytes);
+    Value bits = LLVMBuildMul(gen->builder, LLVMBuildAnd(gen->builder, bytes, const_i32(gen, WORD_BYTES - 1), ""),
+                              const_i32(gen, 8), "");
+    for (int w = 0; w < UNIT_WORDS; w++) {
+        Value word =
+            array->bits < 32 ? CALL(gen, "llvm.fshr.i32", gen->types.i32, words[w + 1], words[w], bits) : words[w];
+        register_set_bits(gen, array, first + w * 32 / array->bits, 32, word);
+    }
+}
+
 static void emit_recast(Gen *gen, const OpCall *call) {
     Region *to = ARG_PLACE(gen, call, RECAST, dst), *from = ARG_PLACE(gen, call, RECAST, src);
     RegisterArray *out = register_array(gen, to->buf), *in = register_array(gen, from->buf);
@@ -213,6 +272,7 @@ static void emit_ordered_store(Gen *gen, const OpCall *call) {
 
 const OpEmitter memory_emitters[OP_COUNT] = {
     [OP_VLOAD] = {.statement = emit_vector_move},
+    [OP_ULOAD] = {.statement = emit_unaligned_load},
     [OP_VSTORE] = {.statement = emit_vector_move},
     [OP_VATOMIC_ADD] = {.statement = emit_vector_add},
     [OP_RECAST] = {.statement = emit_recast},

@@ -122,6 +122,53 @@ static void vector_access(Agent *agent, const Call *call) {
     }
 }
 
+// The elements may start anywhere; the aligned units that hold them must lie in the tensor.
+static bool units_inside(Agent *agent, const Mem *mem, int64_t offset, int64_t n, int lane) {
+    int64_t bytes = n * mem->bytes, elements = 1;   // with what lies between rows
+    for (int d = 0; d < mem->rank; d++) elements += (mem->shape[d] - 1) * mem->stride[d];
+    int64_t before = (int64_t)((uintptr_t)(mem->data + offset * mem->bytes) % (uintptr_t)bytes);
+    int64_t first = offset * mem->bytes - before, end = first + (before ? 2 : 1) * bytes;
+    if (first >= 0 && end <= elements * mem->bytes) return true;
+    Machine *machine = agent->cta->machine;
+    const char *units = arena_printf(machine->arena, "%lld .. %lld", (long long)(first / mem->bytes),
+                                     (long long)(end / mem->bytes - 1));
+    const char *extent = arena_printf(machine->arena, "%lld, as one dim", (long long)elements);
+    emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, units, extent, thread_text(agent, lane));
+    return false;
+}
+
+static void unaligned_load(Agent *agent, const Call *call) {
+    const Place *local = CALL_ARG(call, ULOAD, dst).place, *place = CALL_ARG(call, ULOAD, src).place;
+    const CallArg *inside = &CALL_ARG(call, ULOAD, inside);
+    int64_t n = CALL_ARG(call, ULOAD, n).number, spans[LANES], offsets[LANES];
+    const Mem *mem = machine_mem(agent->cta->machine, place->mem),
+              *array_mem = machine_mem(agent->cta->machine, local->mem);
+    LocalArray *array = &agent->locals[array_mem->local];
+    Mask reading = 0;
+    for (int l = 0; l < LANES; l++) spans[l] = n;
+    for (Mask m = agent->mask; m; m &= m - 1)
+        if (!inside->has_value || agent->regs[inside->slot].i[__builtin_ctz(m)]) reading |= m & -m;
+    reading = reading ? place_offsets(agent, place, reading, spans, offsets) : 0;
+    spend(agent, __builtin_popcount(agent->mask) * n, STEP_ACCESSES);
+    note_traffic(agent, mem, reading, offsets, (int)n * mem->bytes);
+    for (Mask m = agent->mask; m; m &= m - 1) {
+        int l = __builtin_ctz(m);
+        Word words[LANES] = {{0}};
+        int64_t element = local_offset(agent, local, l, n);
+        if (element < 0 || n > LANES) continue;
+        if (reading >> l & 1 && units_inside(agent, mem, offsets[l], n, l)) {
+            note_span(agent, mem, l, offsets[l], n, TOUCH_READ);
+            state_readable(agent, mem, offsets[l], n, l);
+            elements_load(mem->type, mem_data(agent->cta, mem) + offsets[l] * mem->bytes, 1, n, words);
+            words_convert(array_mem->type, mem->type, n, words);
+        }
+        for (int64_t e = 0; e < n; e++) {
+            array->data[element + e].w[l] = words[e];
+            array->init[element + e] |= (Mask)1 << l;
+        }
+    }
+}
+
 // ---- the same bits in elements of another width ----
 static void recast(Agent *agent, const Call *call) {
     const Place *to = CALL_ARG(call, RECAST, dst).place, *from = CALL_ARG(call, RECAST, src).place;
@@ -310,6 +357,7 @@ static void assert_op(Agent *agent, const Instr *in, const Call *call) {
 // ---- the table ----
 const OpHandler thread_handlers[OP_COUNT] = {
     [OP_VLOAD] = {.effect = vector_access},
+    [OP_ULOAD] = {.effect = unaligned_load},
     [OP_VSTORE] = {.effect = vector_access},
     [OP_VATOMIC_ADD] = {.effect = vector_access},
     [OP_RECAST] = {.effect = recast},

@@ -29,6 +29,7 @@ static const Limit limits[] = {
     {AT(WGMMA_WAIT, n), 0, 7, 1, false},
     {AT(WGMMA, steps), 1, MOST_UNROLLED, 1, false},
     {AT(VLOAD, n), 1, INT32_MAX, 1, false},
+    {AT(ULOAD, n), 1, INT32_MAX, 1, false},
     {AT(VSTORE, n), 1, INT32_MAX, 1, false},
     {AT(VATOMIC_ADD, n), 1, INT32_MAX, 1, false},
     {AT(RECAST, n), 1, INT32_MAX, 1, false},
@@ -84,6 +85,7 @@ typedef struct Extent {
 static const Extent extents[] = {
     {AT(VLOAD, dst), OPERAND_INDEX(VLOAD, src), OPERAND_INDEX(VLOAD, n), ELEMENTS},
     {AT(VLOAD, src), OPERAND_INDEX(VLOAD, src), OPERAND_INDEX(VLOAD, n), ELEMENTS},
+    {AT(ULOAD, dst), OPERAND_INDEX(ULOAD, src), OPERAND_INDEX(ULOAD, n), ELEMENTS},
     {AT(VSTORE, dst), OPERAND_INDEX(VSTORE, dst), OPERAND_INDEX(VSTORE, n), ELEMENTS},
     {AT(VSTORE, src), OPERAND_INDEX(VSTORE, dst), OPERAND_INDEX(VSTORE, n), ELEMENTS},
     {AT(VATOMIC_ADD, src), OPERAND_INDEX(VATOMIC_ADD, dst), OPERAND_INDEX(VATOMIC_ADD, n), ELEMENTS},
@@ -240,6 +242,14 @@ static void check_cp_async(Verifier *v, const OpInfo *info, int count, const Arg
                        loc);
 }
 
+static void check_uload(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    size_t n_at = OPERAND_INDEX(ULOAD, n), src_at = OPERAND_INDEX(ULOAD, src);
+    int64_t n = 0, bytes = type_bytes(args[src_at].region->buf->type);
+    if (bytes > 4) report_operand(v, info, (int)src_at, "has elements of more than 32 bits", loc);
+    if (!expr_const(args[n_at].value, &n) || n < 1 || n * bytes == tma_facts.unit_bytes) return;
+    report_operand(v, info, (int)n_at, arena_printf(v->arena, "is %lld bytes, not 16", (long long)(n * bytes)), loc);
+}
+
 // A register holds whole elements of a matrix, two of 16 bits or fewer, larger ones.
 static void check_matrices(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
     Type type = args[OPERAND_INDEX(LDMATRIX, dst)].region->buf->type;
@@ -306,6 +316,7 @@ void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int coun
     if (info->id == OP_ANY && args[0].region->buf->type != TYPE_BOOL)
         REPORT(v, loc, T_NOT_CONDITION, type_text(args[0].region->buf->type));
     if (info->id == OP_CP_ASYNC) check_cp_async(v, info, count, args, loc);
+    if (info->id == OP_ULOAD) check_uload(v, info, args, loc);
     if (info->id == OP_LDMATRIX || info->id == OP_STMATRIX) check_matrices(v, info, args, loc);
     if (info->id == OP_LDMATRIX_BYTES) check_byte_matrices(v, info, args, loc);
     if (info->id == OP_MMA) check_mma(v, info, args, loc);

@@ -98,6 +98,10 @@ int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses);
 // many, or for as many as one instruction takes.
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target);
+// The loop is a move whose load may be made of aligned vectors, shifted (@via(shifted)). Then loop_vector does not ask how it is aligned.
+bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                 const Target *target);
+bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access);   // it is that load
 // The elements that one atomic instruction adds to global memory along `fast`; 1: *why. Each atomic is a request of its
 // own, so scalar atomics go to consecutive elements in adjacent threads.
 int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,

@@ -263,8 +263,9 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
     return most;
 }
 
-int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
-                    const Target *target) {
+// `shifted`: the load that may start anywhere. NULL: none.
+static int64_t common_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                             const Target *target, const Expr *shifted) {
     int widest = widest_type(loop, accesses, fast);
     const char *why;
     int64_t vector = widest > 0 ? target->vector_bytes / widest : 1;
@@ -278,9 +279,45 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
         int64_t same = condition_run(access->condition, loop->iters[fast]);
         int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // elements of one instruction
         while ((piece > 0 && vector > piece) || (same > 1 && vector > same)) vector /= 2;
+        if (shifted && access->load == shifted) continue;
         while (vector > 1 && !aligned_for(facts, loop, access, fast, smaller(vector, one_access))) vector /= 2;
     }
     return vector < 1 ? 1 : vector;
+}
+
+static const Expr *shifted_load(const Facts *facts, const TileLoop *loop) {
+    return via_is(loop->origin, VIA_SHIFTED) ? tile_move(facts_arena(facts), loop) : NULL;
+}
+
+bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access) {
+    return access->load && access->load == shifted_load(facts, loop);
+}
+
+int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                    const Target *target) {
+    return common_vector(facts, loop, accesses, fast, target, shifted_load(facts, loop));
+}
+
+// (Outside of the tensor the indices are computed, too.)
+static bool can_shift(const TileLoop *loop, const TileAccess *access, int fast) {
+    int64_t coefficient;
+    for (int d = 0; d < access->count; d++) {
+        if (expr_reads_memory(access->indices[d]) || expr_divides(access->indices[d])) return false;
+        for (int i = 0; i < loop->rank; i++)
+            if (!linear_in(access->indices[d], loop->iters[i], &coefficient)) return false;
+    }
+    return access_in_runs(loop, access, fast) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT;
+}
+
+bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
+                 const Target *target) {
+    enum { MOST_BYTES = 4 };   // of an element: the shift is one of 32-bit words
+    const Expr *load = tile_move(facts_arena(facts), loop);
+    bool can = false;
+    if (!load || type_bytes(load->type) > MOST_BYTES || type_bits(load->type) < 8) return false;
+    VEC_EACH (const TileAccess, access, accesses) can |= access->load == load && can_shift(loop, access, fast);
+    int64_t vector = can ? common_vector(facts, loop, accesses, fast, target, load) : 1;
+    return vector * type_bytes(load->type) == target->vector_bytes;
 }
 
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {

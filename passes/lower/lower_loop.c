@@ -173,8 +173,9 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
         Iter iter = {loop->iters[d], e_int(arena, 0), e_int(arena, loop->extents[d]), e_int(arena, 1)};
         facts_iter(lower->facts, &iter);
     }
-    bool two = needs_two_versions(&version);
-    Expr *whole = two ? whole_tile_inside(&version) : NULL;
+    const TileAccess *shifted = shifted_access(&version);
+    bool two = shifted || needs_two_versions(&version);
+    Expr *whole = shifted ? units_inside(&version, shifted) : two ? whole_tile_inside(&version) : NULL;
     facts_release(lower->facts, mark);
     leave_out(&version);
     if (!two) {

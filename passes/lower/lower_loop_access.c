@@ -85,10 +85,39 @@ static void load_elements(Version *version, const TileAccess *access, Buf *local
     block_store1(arena, body, local, e, guard ? e_select(arena, guard, value, zero) : value);
 }
 
+// Wherever the row starts: where the units that hold the tile lie in the tensor, as two of them, else element by element.
+static void load_shifted(Version *version, const TileAccess *access, Buf *local, Block *out) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    Span loc = version->loop->origin->loc;
+    Expr *condition = access->condition ? at_index(version, access->condition, version->first) : NULL, *e;
+    if (version->inside && access == shifted_access(version)) {
+        Expr **at = access_at(version, access, version->first);
+        Expr *rows = e_both(arena, condition, access_guard(arena, facts, access->buf, access->count - 1, at));
+        Region *place = lower_place(version->lower, access->buf, access->count, at);
+        BLOCK_CALL(arena, out, loc, OP_ULOAD, arg_element(arena, local, e_int(arena, 0)), arg_region(place),
+                   arg_int(arena, version->vector), arg_value(e_both(arena, version->padding, rows)));
+        return;
+    }
+    Block *body = element_loop(version, LOOP_UNROLL, version->vector, loc, &e, out);
+    Expr *at[LAYOUT_MAX_RANK], *zero = e_zero(arena, local->type);
+    memcpy(at, version->first, sizeof at);
+    at[version->fast] = e_add(arena, at[version->fast], e);
+    Expr *guard =
+        e_both(arena, condition, guard_of(version, access->buf, access->count, access_at(version, access, at)));
+    Expr *value = e_load_at(arena, run_place(version, access, 0, e));
+    block_store1(arena, body, local, e, guard ? e_select(arena, guard, value, zero) : value);
+}
+
 static void load_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
     Span loc = version->loop->origin->loc;
     Buf *local = new_temporary(version, access, out);
+    if (access_is_shifted(version->lower->facts, version->loop, access)) {
+        load_shifted(version, access, local, out);
+        map_put(version->temporaries, access->load, local);
+        return;
+    }
     Expr *guard = whole_group_guard(version, access), *e;
     if (guard) {
         Stmt *choice = s_if(arena, guard);

@@ -53,6 +53,39 @@ Expr *whole_tile_inside(Version *version) {
     return all;
 }
 
+const TileAccess *shifted_access(const Version *version) {
+    VEC_EACH (const TileAccess, access, version->accesses)
+        if (access_is_shifted(version->lower->facts, version->loop, access)) {
+            int64_t bytes = version->vector * type_bytes(access->buf->type);
+            return bytes == version->lower->target->vector_bytes ? access : NULL;
+        }
+    return NULL;
+}
+
+// Rows outside of the tensor are not read. Of the others as much must lie before the tile's first element as a unit may begin before
+// it, and as much behind its last one; then it does not matter where the base begins.
+Expr *units_inside(Version *version, const TileAccess *access) {
+    Arena *arena = version->arena;
+    Facts *facts = version->lower->facts;
+    const Buf *buf = access->buf;
+    Expr *before = NULL, *behind = NULL, *zero = e_int(arena, 0), *all = NULL;
+    for (int d = 0; d < access->count; d++) {
+        Expr *low = corner(version, access->indices[d], false), *high = corner(version, access->indices[d], true);
+        EXPECT(arena_failure(arena), low && high, "a shifted load of '%s' that is not linear", buf->name);
+        Expr *stride = global_stride(arena, buf, d), *rest = e_sub(arena, e_plus(arena, buf->shape[d], -1), high);
+        low = e_mul(arena, e_max(arena, low, zero), stride), rest = e_mul(arena, e_max(arena, rest, zero), stride);
+        before = before ? e_add(arena, before, low) : low, behind = behind ? e_add(arena, behind, rest) : rest;
+    }
+    int last = access->count - 1;
+    Expr *tests[4] = {e_ge(arena, corner(version, access->indices[last], false), zero),
+                      e_lt(arena, corner(version, access->indices[last], true), buf->shape[last]),
+                      e_ge(arena, before, e_int(arena, version->vector - 1)),
+                      e_ge(arena, behind, e_int(arena, version->vector - 1))};
+    for (int i = 0; i < COUNT_OF(tests); i++)
+        if (!prove(facts, tests[i])) all = e_both(arena, all, simplify_expr(arena, facts, tests[i]));
+    return all ? all : e_bool(arena, true);
+}
+
 bool needs_two_versions(const Version *version) {
     if (version->vector == 1 || version->loop->is_async) return false;
     VEC_EACH (const TileAccess, access, version->accesses)

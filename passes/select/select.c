@@ -27,6 +27,7 @@
 //     @via(cp_async)   global to shared, one type, whole vectors or zeros (`condition ? x[..] : 0`), 4, 8 or 16 bytes
 //                      each. Asynchronous: in a pipelined loop at any of these widths, elsewhere at 16
 //     @via(vector)     several elements per access, through registers
+//     @via(shifted)    the same where rows of a tensor start anywhere: two aligned vectors, shifted
 //     @via(plain)      element by element
 //
 // A parallel loop whose body is one such store is a gather and gets its @via like a copy. A gemm goes to the tensor
@@ -399,6 +400,8 @@ static Via move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Can
     int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
     bool pipelined = map_has(s->pipelined, stmt);
     if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return VIA_CP_ASYNC;
+    if (2 * bytes < s->target->vector_bytes && loop_shifts(facts, &c->loop, &c->accesses, c->fast, s->target))
+        slow = VIA_SHIFTED;   // two vectors for one
     if (pipelined && !s->fallback)
         REMARK(s->context, stmt->loc, T_COPY_SLOW, via_text(slow),
                "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and alignment is not known here");

@@ -130,8 +130,8 @@ static void push_sync(Writer *w, const Sync *sync, Span loc, Block *out) {
 
 // What threads copy themselves is there when the statement is over, though it may have been started by hand.
 static void drop_async(Writer *w, Stmt *stmt) {
-    if (stmt->kind != STMT_CALL || !stmt->call.is_async || !(via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR)))
-        return;
+    bool own = via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR) || via_is(stmt, VIA_SHIFTED);
+    if (stmt->kind != STMT_CALL || !stmt->call.is_async || !own) return;
     stmt->call.is_async = false;
     w->changed = true;
 }

@@ -204,6 +204,20 @@ static void test_vectors(void **state) {
     everywhere(&k, &failure, FEATURE_BASE);
 }
 
+static void test_unaligned_loads(void **state) {
+    USE(128);
+    for (Type type = TYPE_BOOL; type <= TYPE_E5M2; type++) {
+        int n = 16 / type_bytes(type);
+        if (type == TYPE_BOOL || type_bytes(type) > 4) continue;
+        Buf *v = local_buf(&k, "w", SCOPE_LOCAL, type, 2 * n);
+        DO(&u, OP_ULOAD, at(&u, v, n), at_thread(&u, in_of(&u, type), 1), arg_value(word(&u, n)));
+        DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, type), n), at(&u, v, n), arg_value(word(&u, n)));
+    }
+    everywhere(&k, &failure, FEATURE_BASE);
+    expect_text(ptx_of(&k, "sm_80"), ".v4.b32");
+    expect_text(ptx_of(&k, "sm_80"), "prmt.b32.f4e");
+}
+
 static void test_recasts(void **state) {
     static const Type types[] = {TYPE_U8, TYPE_E4M3, TYPE_U16, TYPE_BF16, TYPE_F16, TYPE_U32, TYPE_F32, TYPE_F64};
     USE(128);
@@ -393,16 +407,13 @@ static void test_missing_feature(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(test_math_f32),         IN_ARENA(test_math_f64),
-        IN_ARENA(test_math_small),       IN_ARENA(test_integers),
-        IN_ARENA(test_conversions),      IN_ARENA(test_choices),
-        IN_ARENA(test_copies),           IN_ARENA(test_vectors),
-        IN_ARENA(test_vector_additions), IN_ARENA(test_recasts),
-        IN_ARENA(test_byte_matrices),    IN_ARENA(test_matrices),
-        IN_ARENA(test_mma_table),        IN_ARENA(test_lanes),
-        IN_ARENA(test_barriers),         IN_ARENA(test_atomics),
-        IN_ARENA(test_ordered),          IN_ARENA(test_debugging),
-        IN_ARENA(test_missing_feature),  IN_ARENA(test_every_op_has_code),
+        IN_ARENA(test_math_f32),  IN_ARENA(test_math_f64),        IN_ARENA(test_math_small),
+        IN_ARENA(test_integers),  IN_ARENA(test_conversions),     IN_ARENA(test_choices),
+        IN_ARENA(test_copies),    IN_ARENA(test_vectors),         IN_ARENA(test_vector_additions),
+        IN_ARENA(test_recasts),   IN_ARENA(test_unaligned_loads), IN_ARENA(test_byte_matrices),
+        IN_ARENA(test_matrices),  IN_ARENA(test_mma_table),       IN_ARENA(test_lanes),
+        IN_ARENA(test_barriers),  IN_ARENA(test_atomics),         IN_ARENA(test_ordered),
+        IN_ARENA(test_debugging), IN_ARENA(test_missing_feature), IN_ARENA(test_every_op_has_code),
     };
     return run(tests);
 }
