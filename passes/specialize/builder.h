@@ -312,10 +312,21 @@ static inline Expr *persistent_ctas(RoleBuilder *p) {
     return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
 
-// Tile numbers fit 32 bits. The launch of a persistent grid does not reject larger numbers; that of a plain grid does.
+static inline Expr *as_small_tiles(Mapper *mapper, Expr *expr) {
+    enum { SMALL = 16 };
+    int64_t tile;
+    if (!is_expr_call(expr, OP_CEILDIV) || !expr_const(ARG(expr, CEILDIV, b).value, &tile) || tile <= SMALL)
+        return expr;
+    return e_call2(mapper->arena, OP_CEILDIV, ARG(expr, CEILDIV, a).value, e_int(mapper->arena, SMALL));
+}
+
+// Tile numbers fit 32 bits. The launch of a persistent grid does not reject larger numbers; that of a plain grid does. The condition is
+// that of small tiles, which is stronger and the same for all tiles that a launch chooses among.
 static inline void want_few_tiles(PassContext *context, Func *kernel, const Stmt *grid) {
     Arena *a = context->arena;
-    kernel->when = e_both(a, kernel->when, e_lt(a, grid->grid.iters[0].end, e_int(a, context->target->max_grid)));
+    Mapper mapper = {.arena = a, .expr = as_small_tiles};
+    Expr *tiles = map_expr(&mapper, grid->grid.iters[0].end);
+    kernel->when = e_both(a, kernel->when, e_lt(a, tiles, e_int(a, context->target->max_grid)));
 }
 
 // ---- MMAs and stores ----
