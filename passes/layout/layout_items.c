@@ -171,7 +171,8 @@ static const char *gemm_problem(const Inference *inference, Item *item) {
     if (item->mma && inference->threads % target->warp_lanes) return "the threads must be a multiple of a warp";
     if (!item->is_wgmma) return NULL;
     if (inference->threads % group) return "the threads must be a multiple of a warpgroup";
-    if (inference->threads > group && !inference->role) return "several warpgroups must be a role";
+    if (inference->threads > group && !inference->role && func_has_roles(inference->kernel))
+        return "several warpgroups must be a role";
     const char *why = wgmma_reason(inference->arena, target, item->stmt, &item->wgmma);
     if (why) return why;
     WgmmaSplit split;

@@ -164,6 +164,8 @@ Block *lower_single_thread(Lower *lower, Expr *guard, Block *out);
 Stmt *open_region(Lower *lower, int64_t threads, Span loc);
 // Scalars that all roles use, the roles, and between them the statements of the whole CTA.
 void lower_roles(Lower *lower, const Block *body, int64_t threads, Block *out);
+// Names the warpgroup of a thread, where the work of the region's threads is divided by warpgroups.
+void lower_warpgroup(Lower *lower, const Block *work, Span loc, Block *out);
 bool lower_order(Lower *lower, const Stmt *stmt, Block *out);   // an order barrier; false: another statement
 bool lower_leader_wait(Lower *lower, Stmt *wait, Block *out);   // a `@leader` wait; false: one of all
 // Of the warpgroup of the role, or of all its threads where it has one only.

@@ -74,17 +74,17 @@ static bool wants_warpgroup(const Stmt *stmt, void *user) {
 }
 
 // By shuffle, so that the value is warp-uniform and descriptors are in uniform registers.
-static void name_warpgroup(Lower *lower, Stmt *role, Block *out) {
+void lower_warpgroup(Lower *lower, const Block *work, Span loc, Block *out) {
     Arena *arena = lower->arena;
-    int64_t group = target_warpgroup(lower->target), count = role->role.threads / group;
+    int64_t group = target_warpgroup(lower->target), count = lower->threads / group;
     lower->warpgroup = NULL;
-    if (count < 2 || !block_any(&role->role.body, wants_warpgroup, NULL)) return;
-    EXPECT(lower->context->failure, count * group == role->role.threads, "warpgroups of a role of %lld threads",
-           (long long)role->role.threads);
+    if (count < 2 || !block_any(work, wants_warpgroup, NULL)) return;
+    EXPECT(lower->context->failure, count * group == lower->threads, "warpgroups of %lld threads",
+           (long long)lower->threads);
     Expr *zero = e_int(arena, 0);
     Expr *number = e_call2(arena, OP_SHFL_IDX, e_over(arena, lower_thread(lower), group), zero);
-    Expr *wg = block_let(arena, out, "wg", number, role->loc);
-    Stmt *range = stmt_new(arena, STMT_ASSUME, role->loc);
+    Expr *wg = block_let(arena, out, "wg", number, loc);
+    Stmt *range = stmt_new(arena, STMT_ASSUME, loc);
     range->assume = e_and(arena, e_ge(arena, wg, zero), e_lt(arena, wg, e_int(arena, count)));
     lower->warpgroup = wg->var;
     block_push(arena, out, range);
@@ -97,7 +97,7 @@ static void lower_role(Lower *lower, Stmt *role, Block *out) {
     Stmt *region = open_region(lower, role->role.threads, role->loc);
     Block *body = &region->thread.body;
     lower->member = role->role.count ? role->role.iters[0].var : NULL;
-    name_warpgroup(lower, role, body);
+    lower_warpgroup(lower, &role->role.body, role->loc, body);
     open_order(lower, role, body);
     bool one = !needs_threads(&role->role.body);
     if (one) body = lower_single_thread(lower, NULL, body);

@@ -368,6 +368,11 @@ static void declare_shared(Lower *lower, const Block *body, const Stmt *array, B
     }
 }
 
+static bool multiplies_by_wgmma(const Stmt *stmt, void *user) {
+    (void)user;
+    return via_is(stmt, VIA_WGMMA);
+}
+
 static void lower_grid(Lower *lower, Stmt *grid) {
     Block top = {0};
     int64_t threads = kernel_threads(lower->kernel);
@@ -377,6 +382,8 @@ static void lower_grid(Lower *lower, Stmt *grid) {
         lower_roles(lower, &grid->grid.body, threads, &top);
     } else {
         Stmt *region = open_region(lower, threads, grid->loc);
+        if (block_any(&grid->grid.body, multiplies_by_wgmma, NULL))
+            lower_warpgroup(lower, &grid->grid.body, grid->loc, &region->thread.body);
         lower_block(lower, &grid->grid.body, &region->thread.body);
         block_push(lower->arena, &top, region);
     }

@@ -20,6 +20,8 @@
 // Second, what is the widest access that is provably aligned under the facts of each variant (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
+//     @via(wgmma)      in others, all of whose products stand in no loop: nothing could be loaded ahead, and roles would leave
+//                      fewer CTAs on a multiprocessor. (In a loop mma.sync loads fragments ahead.)
 //     @via(tma)        in other kernels: tiles to and from shared memory, where possible and faster (tma_simple.c)
 //     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
 //     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
@@ -56,6 +58,7 @@ typedef struct Selector {
     bool fallback;      // the variant without facts: gives no remarks about them
     bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
     bool channels;      // it has channels, so that its roles take wgmma and TMA
+    bool whole;         // its CTAs multiply by wgmma without roles
     bool boxes;         // it has tensor maps
     bool changed;
     const KernelUses *uses;   // NULL: not asked for yet
@@ -230,9 +233,18 @@ static const KernelUses *uses_in(Selector *s) {
     return s->uses;
 }
 
+static bool is_operand(const Selector *s, const Buf *tile) {
+    FOR_EACH_STMT (stmt, &s->kernel->body) {
+        GemmOp gemm;
+        if (match_gemm(stmt, &gemm) && (gemm.a->buf == tile || gemm.b->buf == tile)) return true;
+    }
+    return false;
+}
+
 // Whether the CTA copies by TMA, because of `@via(tma)` in the source or because it is faster; `say`: remark why not.
 static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool say) {
     bool away = is_shared_to_global_copy(stmt), asked = via_is(stmt, VIA_TMA);
+    asked |= s->whole && !away && is_global_to_shared_copy(stmt) && is_operand(s, copy_of(stmt).dst->buf);
     if (s->specialized || s->fallback || !target_has(s->target, FEATURE_TMA) ||
         (!away && !is_global_to_shared_copy(stmt)))
         return false;
@@ -321,6 +333,40 @@ static bool role_wgmma(Selector *s, const Stmt *stmt) {
     }
     WgmmaSplit split;
     return wgmma_split(s->arena, s->target, stmt, role->role.threads / group, &info, &split);
+}
+
+// ---- products of CTAs without roles ----
+
+static bool repeats_products(const Block *block) {
+    FOR_EACH_STMT (stmt, block) {
+        if ((stmt->kind != STMT_FOR && stmt->kind != STMT_WHILE) || attr_get(stmt->attrs, ATTR_TILE_LOOP)) continue;
+        FOR_EACH_BODY (body, stmt)
+            if (block_calls(body, OP_GEMM)) return true;
+    }
+    return false;
+}
+
+// By all warpgroups of the CTA. (Of tf32 only TMA rounds what it copies.)
+static bool whole_wgmma(const Selector *s, const Stmt *gemm) {
+    WgmmaInfo info;
+    WgmmaSplit split;
+    int64_t threads = kernel_threads(s->kernel), group = target_warpgroup(s->target);
+    if (gemm->call.is_async || wgmma_problem(s->arena, s->target, gemm, &info)) return false;
+    if (strcmp(gemm_type(gemm, 0), "tf32") == 0 || threads % group) return false;
+    return wgmma_split(s->arena, s->target, gemm, threads / group, &info, &split);
+}
+
+static bool multiplies_whole(const Selector *s) {
+    const Stmt *grid = func_grid(s->kernel);
+    int products = 0;
+    if (s->fallback || s->specialized || s->channels || !grid || grid_blocks(grid) > 1) return false;
+    FOR_EACH_STMT (stmt, &grid->grid.body) {
+        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD) return false;
+        if (!is_call(stmt, OP_GEMM)) continue;
+        if (!whole_wgmma(s, stmt)) return false;
+        products++;
+    }
+    return products > 0 && !repeats_products(&grid->grid.body) && whole_registers_fit(s->arena, s->target, s->kernel);
 }
 
 static bool is_role_accumulator(Selector *s, const Stmt *role, const Buf *fragment) {
@@ -425,7 +471,7 @@ static const char *gemm_problem(Selector *s, const Stmt *gemm, const MmaInfo *mm
 }
 
 static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
-    if (role_wgmma(s, stmt)) return VIA_WGMMA;
+    if (s->whole || role_wgmma(s, stmt)) return VIA_WGMMA;
     const MmaInfo *mma = gemm_mma(s->target, stmt);
     const char *problem = gemm_problem(s, stmt, mma);
     if (mma && !problem) return VIA_MMA;
@@ -554,6 +600,7 @@ static Selector selector_of(PassContext *context, Func *kernel) {
                   .channels = has_channels(kernel)};
     find_pipelined(&s, &kernel->body, NULL);
     s.specialized = !s.fallback && planned_kind(kernel) != WS_NONE;
+    s.whole = multiplies_whole(&s);
     return s;
 }
 

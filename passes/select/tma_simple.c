@@ -8,7 +8,8 @@
 //     cost       a TMA copy is a few instructions of one thread and a wait of all threads; cp.async is one instruction
 //                per 16 bytes of a thread, but has less latency. TMA pays in loops with several MMAs, which need the
 //                issue slots and are long enough to hide the latency. A loop with one MMA loads fragments ahead with
-//                cp.async (lower_gemm_loop.c), which gains more. `@via(tma)` in the source skips this estimate.
+//                cp.async (lower_gemm_loop.c), which gains more. `@via(tma)` in the source skips this estimate, and so do
+//                operands of wgmma, which would need a fence and a barrier behind the copies of threads.
 //
 // Speed of TMA relative to cp.async on an H200:
 //

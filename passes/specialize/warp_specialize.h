@@ -52,6 +52,8 @@ static inline bool is_cooperative_by_loop(const Specialization *how) {
 // have (live_registers.c).
 int64_t buf_registers(const Target *target, const Buf *fragment, int warpgroups);
 int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
+// Whether the warpgroups of a CTA without roles have registers for its fragments and their addresses.
+bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel);
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
 // The fragment holds the result of MMAs, or sums of such results computed element by element. Its layout is wgmma's.
 bool is_accumulator(const Func *kernel, const Buf *fragment);

@@ -4,6 +4,7 @@
 // The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
 // end. All statements that use the tile are in it.
 #include "passes/specialize/ws_analysis.h"
+#include "passes/analysis/kernel_walk.h"
 #include "passes/pipeline/async_copy_legality.h"
 
 enum {
@@ -499,7 +500,19 @@ static bool registers_fit(Arena *arena, const Target *target, const Func *kernel
     return needed_registers(arena, target, kernel, sharers) + room <= most;
 }
 
+bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel) {
+    int warpgroups = (int)(kernel_threads(kernel) / target_warpgroup(target));
+    int64_t most = smaller(initial_registers(target, warpgroups), target->registers_thread);
+    return needed_registers(arena, target, kernel, warpgroups) + ROOM_ALONE <= most;
+}
+
 // ---- the plan ----
+
+static bool loads_in_loop(const Block *body) {
+    FOR_EACH_STMT (stmt, body)
+        if ((stmt->kind == STMT_WHILE || is_thread_loop(stmt)) && below_any(stmt, loads_tile, NULL)) return true;
+    return false;
+}
 
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan) {
     *plan = (RolePlan){.arena = arena, .target = target, .grid = func_grid(kernel)};
@@ -507,7 +520,9 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (!plan->grid) return "it has no grid";
     if (func_cluster(kernel) > 1) return "its CTAs form clusters";
     find_ranges(plan, &plan->grid->grid.body, false);
-    if (!plan->pipelined) return "no loop loads its tiles ahead: use `pipelined`";
+    if (!plan->pipelined)
+        return loads_in_loop(&plan->grid->grid.body) ? "no loop loads its tiles ahead: use `pipelined`"
+                                                     : "no loop loads its tiles";
     const char *problem = plan_problem(plan);
     if (problem) return problem;
     slice_producer(plan);
