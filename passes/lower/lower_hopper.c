@@ -79,13 +79,13 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     return true;
 }
 
-// The address of a panel in the tile.
+// The address of a panel in the tile, or in a piece of it.
 static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
     Expr *at[TENSOR_MAP_RANK];
-    int rank = region_rank(boxes->tile);
-    for (int d = 0; d < rank; d++) at[d] = e_int(lower->arena, 0);
-    Expr *start = lower_expr(lower, boxes->tile->dims[boxes->tile->count - 1].start);
-    at[rank - 1] = e_plus(lower->arena, start, panel * boxes->panels.columns);
+    const Region *tile = boxes->tile;
+    int rank = region_rank(tile);
+    for (int d = 0; d < rank; d++) at[d] = lower_expr(lower, tile->dims[tile->count - rank + d].start);
+    at[rank - 1] = e_plus(lower->arena, at[rank - 1], panel * boxes->panels.columns);
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 

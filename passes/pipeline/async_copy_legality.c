@@ -31,6 +31,56 @@ bool fills_whole(const Stmt *copy, const Buf *buf) {
     return copy->kind == STMT_CALL ? region_is_whole_slot(copy_of(copy).dst) : gather_fills(copy, buf);
 }
 
+// ---- pieces of a tile ----
+
+enum { MOST_PIECES = 64 };
+
+// [begin, end) in the slot's dims.
+typedef struct Piece {
+    int64_t begin[LAYOUT_MAX_RANK], end[LAYOUT_MAX_RANK];
+} Piece;
+
+static bool piece_of(const Stmt *stmt, const Buf *buf, Piece *piece) {
+    if (!is_global_to_shared_copy(stmt) || copy_of(stmt).dst->buf != buf) return false;
+    const Region *to = copy_of(stmt).dst;
+    for (int d = buf->stage_dims; d < to->count; d++) {
+        const RegionDim *dim = &to->dims[d];
+        int64_t extent, *begin = &piece->begin[d - buf->stage_dims];
+        if (!dim->extent || !expr_const(dim->extent, &extent) || extent != dim->tile) return false;
+        if (!expr_const(dim->start, begin)) return false;
+        piece->end[d - buf->stage_dims] = *begin + extent;
+    }
+    return true;
+}
+
+static bool pieces_overlap(const Piece *a, const Piece *b, int rank) {
+    for (int d = 0; d < rank; d++)
+        if (a->end[d] <= b->begin[d] || b->end[d] <= a->begin[d]) return false;
+    return true;
+}
+
+int fill_end(const Block *block, int at, const Buf *buf) {
+    if (fills_whole(block->items[at], buf)) return at;
+    Piece pieces[MOST_PIECES];
+    int count = 0, rank = buf_slot_rank(buf);
+    int64_t missing = 1;
+    for (int d = 0; d < rank; d++) missing *= buf_extent(buf, buf->stage_dims + d);
+    for (int i = at; i < block->count && count < MOST_PIECES; i++) {
+        const Stmt *stmt = block->items[i];
+        if (i > at && (stmt->kind == STMT_LET || stmt->kind == STMT_ASSUME)) continue;
+        Piece *piece = &pieces[count];
+        if (!piece_of(stmt, buf, piece)) return -1;
+        int64_t elements = 1;
+        for (int d = 0; d < rank; d++) elements *= piece->end[d] - piece->begin[d];
+        for (int other = 0; other < count; other++)
+            if (pieces_overlap(piece, &pieces[other], rank)) return -1;
+        count++;
+        missing -= elements;
+        if (missing == 0) return i;
+    }
+    return -1;
+}
+
 // ---- loads ----
 
 static bool is_zero(const Expr *expr) {

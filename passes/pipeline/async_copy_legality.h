@@ -22,6 +22,9 @@ Buf *async_target(const Stmt *stmt);
 Buf *loaded_tile(const Stmt *stmt);
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);
+// The last of the loads, from statement `at` on, that fill the buffer together: `at` where it fills all of it. Else they are
+// copies to pieces that do not overlap, with scalars between them. -1: they leave some of it out.
+int fill_end(const Block *block, int at, const Buf *buf);
 
 // Why copy number `at` of the loop's body may not start in an earlier iteration; NULL when it may. What it reads is not
 // written in the loop, and its indices come from the loop's iterator, from outside, or from lets that do.

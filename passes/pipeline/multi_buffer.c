@@ -8,8 +8,8 @@
 //
 // A tile is multi-buffered when
 //
-//   - an asynchronous copy in the loop body fills all of it, before any read in the iteration, and nothing else writes
-//     it;
+//   - an asynchronous copy in the loop body, or several to its pieces, one behind the other, fill all of it, before any read
+//     in the iteration, and nothing else writes it;
 //   - nothing outside of pipelined loops accesses it (several loops may share it, if each fills it);
 //   - the copy may start in an earlier iteration (async_copy_legality.h).
 //
@@ -56,13 +56,20 @@ static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf
     int at = first_fill(m, loop, buf);
     EXPECT(m->context->failure, at >= 0, "no copy in the loop fills '%s'", buf->name);
     if (block_breaks(body)) return "a `break` leaves the loop";
-    if (!fills_whole(body->items[at], buf)) return "the copy fills only a part of it";
+    int end = fill_end(body, at, buf);
+    if (end < 0) return "the copy fills only a part of it";
     for (int i = 0; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
         if (i < at && stmt_touches(m->arena, stmt, buf)) return "it is read before the copy that fills it";
-        if (i > at && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
+        if (i > end && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
     }
-    return via_is(body->items[at], VIA_TRANSPOSE) ? NULL : early_start_problem(m->arena, loop, at);
+    const char *problem = NULL;
+    for (int i = at; i <= end && !problem; i++) {
+        if (!stmt_touches(m->arena, body->items[i], buf) || via_is(body->items[i], VIA_TRANSPOSE)) continue;
+        bool starts = multi_buffer_target(m, body->items[i]) == buf;
+        problem = starts ? early_start_problem(m->arena, loop, i) : "not all of its pieces are copied asynchronously";
+    }
+    return problem;
 }
 
 static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {

@@ -90,8 +90,13 @@ static void pipeline_loop(Pipeline *p, Block *out) {
     block_push(a, out, prologue);
 
     Block body = {0};
-    for (int i = 0; i < loop->loop.body.count; i++)
-        if (p->moves[i]) push_await(p, loop->loop.body.items[i], &body);
+    const Buf *last = NULL;   // (copies to pieces of a tile follow each other)
+    for (int i = 0; i < loop->loop.body.count; i++) {
+        if (!p->moves[i]) continue;
+        const Buf *tile = async_target(loop->loop.body.items[i]);
+        if (tile != last) push_await(p, loop->loop.body.items[i], &body);
+        last = tile;
+    }
     Expr *next = e_add(a, e_var(a, loop->loop.iters[0].var), e_int(a, p->ahead));
     block_push(a, &body, start_copies(p, next, trips));
     for (int i = 0; i < loop->loop.body.count; i++)

@@ -264,7 +264,7 @@ static bool role_copies_by_tma(Selector *s, const Stmt *stmt) {
     const char *why =
         is_shared_to_global_copy(stmt)
             ? "a warp-specialized kernel stores fragments by TMA: copy one to the tensor, or write `@no_specialize`"
-            : tma_load_problem(s->target, stmt);
+            : tma_piece_problem(s->target, stmt);
     if (why) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
 }
@@ -409,7 +409,7 @@ static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     TmaReduce tile;
     if (adds_by_tma(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
     bool line = copies_by_bulk(s, stmt, facts, false);
-    bool loads = is_global_to_shared_copy(stmt) && !tma_load_problem(s->target, stmt);
+    bool loads = is_global_to_shared_copy(stmt) && !tma_piece_problem(s->target, stmt);
     bool box = s->specialized ? loads || stores_by_tma(s, stmt)
                               : copies_by_tma(s, stmt, facts, false) || role_stores(s, stmt, facts, false);
     if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line, !is_global_to_shared_copy(stmt));
@@ -484,7 +484,7 @@ static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
 static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
     if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
-    if (is_global_to_shared_copy(stmt)) return tma_load_problem(s->target, stmt) ? VIA_NONE : VIA_TMA;
+    if (is_global_to_shared_copy(stmt)) return tma_piece_problem(s->target, stmt) ? VIA_NONE : VIA_TMA;
     return transposes_tile(s->arena, s->target, stmt) ? VIA_TRANSPOSE : VIA_NONE;
 }
 

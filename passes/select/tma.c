@@ -214,7 +214,21 @@ static bool is_whole_panels(const Region *tile, const TmaPanels *panels) {
            multiple_of(NULL, columns->start) % panels->columns == 0;
 }
 
-static const char *move_problem(const Target *target, const Region *at, const Region *tile, bool away) {
+// Rows and panels that begin at a swizzle pattern.
+static bool is_whole_patterns(const Region *tile, const TmaPanels *panels) {
+    int last = tile->count - 1;
+    for (int d = tile->buf->stage_dims; d <= last; d++) {
+        const RegionDim *dim = &tile->dims[d];
+        int64_t unit = d == last ? panels->columns : d == last - 1 ? tma_facts.swizzle_rows : 1, extent;
+        if (!dim->extent || !expr_const(dim->extent, &extent) || extent % unit) return false;
+        if (multiple_of(NULL, dim->start) % unit) return false;
+    }
+    return panels->swizzle > 0;
+}
+
+typedef enum { MOVE_LOAD, MOVE_PIECE, MOVE_STORE } Move;
+
+static const char *move_problem(const Target *target, const Region *at, const Region *tile, Move move) {
     const Buf *tensor = at->buf, *shared = tile->buf;
     TmaPanels panels;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
@@ -226,14 +240,23 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     if (tile->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
     why = tma_boxes_problem(shared, &panels);
-    bool whole = why || region_is_whole_slot(tile) || (away && is_whole_panels(tile, &panels));
+    bool whole = why || region_is_whole_slot(tile) || (move == MOVE_STORE && is_whole_panels(tile, &panels)) ||
+                 (move == MOVE_PIECE && is_whole_patterns(tile, &panels));
     return whole ? why : "TMA moves whole buffers here";
 }
 
-const char *tma_load_problem(const Target *target, const Stmt *copy) {
+static const char *load_problem(const Target *target, const Stmt *copy, Move move) {
     Via via = via_of(copy);   // (select says why there are no bulk copies)
     if (via != VIA_NONE && via != VIA_TMA && via != VIA_BULK) return "@via names another mechanism";
-    return move_problem(target, copy_of(copy).src, copy_of(copy).dst, false);
+    return move_problem(target, copy_of(copy).src, copy_of(copy).dst, move);
+}
+
+const char *tma_load_problem(const Target *target, const Stmt *copy) {
+    return load_problem(target, copy, MOVE_LOAD);
+}
+
+const char *tma_piece_problem(const Target *target, const Stmt *copy) {
+    return load_problem(target, copy, MOVE_PIECE);
 }
 
 // TMA stores rows of a view only where they are the tensor's.
@@ -245,7 +268,7 @@ static const char *stored_view_problem(const Buf *tensor) {
 const char *tma_store_problem(const Target *target, const Stmt *copy) {
     const char *why = stored_view_problem(copy_of(copy).dst->buf);
     if (why) return why;
-    return move_problem(target, copy_of(copy).dst, copy_of(copy).src, true);
+    return move_problem(target, copy_of(copy).dst, copy_of(copy).src, MOVE_STORE);
 }
 
 // ---- tf32 ----

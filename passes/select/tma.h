@@ -40,6 +40,8 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
 // For a copy from a tensor to a shared tile, under the conditions of the tensor's `when` (unit inner stride, rows and
 // base aligned to tma_facts.unit_bytes).
 const char *tma_load_problem(const Target *target, const Stmt *copy);
+// The same where a role loads, which may also fill a tile by pieces.
+const char *tma_piece_problem(const Target *target, const Stmt *copy);
 // For a copy from a shared tile to a tensor. The caller handles a tile that begins before the tensor (T0738).
 const char *tma_store_problem(const Target *target, const Stmt *copy);
 const char *tma_tensor_problem(const Buf *tensor);   // its strides

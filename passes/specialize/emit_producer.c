@@ -40,7 +40,8 @@ static int64_t loading_warps(const Maker *m) {
 static bool starts_loads(const Maker *m, const TileRing *ring) {
     VEC_EACH_PTR (RoleTile, tile, &ring->tiles)
         VEC_EACH (const LiveRange, range, &tile->live_ranges)
-            if (via_is(filling_stmt(m->plan, range), VIA_CP_ASYNC)) return true;
+            for (int i = range->at; i <= range->filled; i++)
+                if (is_fill_of(m->plan, tile, range, i) && via_is(range->block->items[i], VIA_CP_ASYNC)) return true;
     return false;
 }
 
@@ -142,8 +143,12 @@ static int64_t bytes_by_tma(const Maker *m, const TileRing *ring, const Stmt *fi
     for (int s = 0; s < leading->live_ranges.count; s++) {
         if (filling_stmt(m->plan, &leading->live_ranges.items[s]) != first) continue;
         VEC_EACH_PTR (RoleTile, tile, &ring->tiles) {
-            const Stmt *load = filling_stmt(m->plan, &tile->live_ranges.items[s]);
-            if (!gathers_tile(m->plan->target, load)) bytes += buf_slot_bytes(tile->buf);
+            const LiveRange *range = &tile->live_ranges.items[s];
+            for (int i = range->at; i <= range->filled; i++) {
+                const Stmt *load = range->block->items[i];
+                bool by_tma = is_fill_of(m->plan, tile, range, i) && !gathers_tile(m->plan->target, load);
+                if (by_tma) bytes += region_bytes(copy_of(load).dst);
+            }
         }
     }
     return bytes;
@@ -153,15 +158,17 @@ static void push_load(Maker *m, const Stmt *load, Block *out) {
     RoleBuilder *p = m->builder;
     const RoleTile *tile = tile_of(m->plan, loaded_tile(load));
     const TileRing *ring = tile->ring;
-    EXPECT(p->context->failure, ring->producer == ROLE_LOAD && (ring->by_tma || ring->gathers > 0),
+    const LiveRange *range = filled_range(m->plan, tile, load);
+    EXPECT(p->context->failure, range && ring->producer == ROLE_LOAD && (ring->by_tma || ring->gathers > 0),
            "a load of '%s', which the transposer fills", tile->buf->name);
-    if (tile == ring->tiles.items[0]) {
+    if (tile == ring->tiles.items[0] && load == filling_stmt(m->plan, range)) {
         if (!ring->single_use) push_slot_wait(p, ring->empty, &ring->counter, out);
         if (ring->by_tma)
             push_on(p, OP_MBARRIER_EXPECT, ring->full, slot_index(p, &ring->counter),
                     integer(p, bytes_by_tma(m, ring, load)), out);
     }
     push_started(m, load, ring, out);
+    if (load != range->block->items[range->filled]) return;
     // (as many groups in each fill, also where TMA brings this one: the lag counts groups)
     if (tile->gathered && starts_loads(m, ring)) block_call(p->arena, out, p->loc, OP_CP_ASYNC_COMMIT, 0, NULL);
     if (tile != vec_last(&ring->tiles)) return;
@@ -187,6 +194,7 @@ static Stmt *first_load(const Block *block, int from) {
 static bool is_delayed(Maker *m, const Block *from, int at) {
     const Stmt *copy = from->items[at];
     if (!is_global_to_shared_copy(copy) || plan_gathers(m->plan)) return false;
+    if (!fills_whole(copy, copy_of(copy).dst->buf)) return false;
     const Buf *buf = copy_of(copy).dst->buf;
     const TileRing *ring = tile_of(m->plan, buf)->ring;
     const Stmt *loop = first_load(from, at + 1);

@@ -27,7 +27,7 @@ bool loads_tile(const Stmt *stmt, void *user) {
 }
 
 bool gathers_tile(const Target *target, const Stmt *stmt) {
-    return loaded_tile(stmt) && (stmt->kind == STMT_FOR || tma_load_problem(target, stmt));
+    return loaded_tile(stmt) && (stmt->kind == STMT_FOR || tma_piece_problem(target, stmt));
 }
 
 bool transposes_loaded(const Stmt *stmt, void *user) {
@@ -45,19 +45,22 @@ const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range) {
     return range->block->items[range->at];
 }
 
+bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const LiveRange *range, int i) {
+    return i >= range->at && i <= range->filled && filled_tile(plan, range->block->items[i]) == tile->buf;
+}
+
+const LiveRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load) {
+    VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        for (int i = range->at; i <= range->filled; i++)
+            if (range->block->items[i] == load && is_fill_of(plan, tile, range, i)) return range;
+    return NULL;
+}
+
 static const Stmt *first_use(const LiveRange *range) {   // NULL: none
     return range->first < 0 ? NULL : range->block->items[range->first];
 }
 
-static void add_range(RolePlan *plan, const Block *block, int at) {
-    Stmt *fill = block->items[at];
-    RoleTile *tile = tile_of(plan, filled_tile(plan, fill));
-    if (!tile) {
-        tile = NEW(plan->arena, RoleTile);
-        tile->buf = filled_tile(plan, fill);
-        vec_push(plan->arena, &plan->tiles, tile);
-    }
-    vec_push(plan->arena, &tile->live_ranges, ((LiveRange){block, at, -1, -1}));
+static void add_fill(RolePlan *plan, RoleTile *tile, Stmt *fill) {
     bool gathers = gathers_tile(plan->target, fill);
     tile->gathered |= gathers;
     tile->by_tma |= loaded_tile(fill) && !gathers;
@@ -67,11 +70,29 @@ static void add_range(RolePlan *plan, const Block *block, int at) {
             if (effect->access == ACCESS_READ) vec_push(plan->arena, &plan->sources, buf_viewed(effect->buf));
 }
 
+// Returns the last statement that fills the tile.
+static int add_range(RolePlan *plan, const Block *block, int at) {
+    Buf *buf = filled_tile(plan, block->items[at]);
+    RoleTile *tile = tile_of(plan, buf);
+    if (!tile) {
+        tile = NEW(plan->arena, RoleTile);
+        tile->buf = buf;
+        vec_push(plan->arena, &plan->tiles, tile);
+    }
+    int end = loaded_tile(block->items[at]) ? fill_end(block, at, buf) : at;
+    plan->partial |= end < 0;
+    LiveRange range = {block, at, end < 0 ? at : end, -1, -1};
+    vec_push(plan->arena, &tile->live_ranges, range);
+    for (int i = at; i <= range.filled; i++)
+        if (is_fill_of(plan, tile, &range, i)) add_fill(plan, tile, block->items[i]);
+    return range.filled;
+}
+
 static void find_ranges(RolePlan *plan, const Block *block, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (filled_tile(plan, stmt)) {
-            add_range(plan, block, i);
+            i = add_range(plan, block, i);
             plan->pipelined |= pipelined;
         } else if (!is_loop(stmt, LOOP_PARALLEL)) {
             bool inside = is_pipelined(stmt) ? loop_stages(stmt) > 1 : pipelined;
@@ -95,9 +116,10 @@ bool plan_gathers(const RolePlan *plan) {
 }
 
 static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
-    int uses = 0;
+    int uses = 0;   // and fills
     VEC_EACH (LiveRange, range, &tile->live_ranges) {
-        for (int i = range->at + 1; i < range->block->count; i++) {
+        for (int i = range->at; i <= range->filled; i++) uses += is_fill_of(plan, tile, range, i);
+        for (int i = range->filled + 1; i < range->block->count; i++) {
             const Stmt *stmt = range->block->items[i];
             if (filled_tile(plan, stmt) == tile->buf) break;
             if (is_filled_below(plan, stmt, tile->buf)) return false;
@@ -108,7 +130,7 @@ static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
             uses += here;
         }
     }
-    return uses + tile->live_ranges.count == count_effects(plan->arena, plan->grid, tile->buf);
+    return uses == count_effects(plan->arena, plan->grid, tile->buf);
 }
 
 // ---- rings ----
@@ -345,8 +367,8 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_DECL: return is_shared_decl(stmt) && stmt->decl->alias_of ? "a shared buffer has an @alias" : NULL;
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
-        if (is_global_to_shared_copy(stmt) && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile: gather the whole of it by a `parallel` loop";
+        if (is_global_to_shared_copy(stmt) && plan->partial && !fills_whole(stmt, copy_of(stmt).dst->buf))
+            return "a copy fills only a part of its tile: copy the other pieces next to it";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }

@@ -6,9 +6,9 @@
 
 typedef struct TileRing TileRing;
 
-typedef struct LiveRange {   // a copy that fills a tile, and the statements of its block that use it
+typedef struct LiveRange {   // a copy that fills a tile, or those to its pieces, and the statements of its block that use it
     const Block *block;
-    int at, first, last;   // first -1: no use
+    int at, filled, first, last;   // the first and last copy; uses; first -1: no use
 } LiveRange;
 
 typedef struct RoleTile {
@@ -49,6 +49,7 @@ typedef struct RolePlan {
     int64_t rows;               // that divide those of all MMAs
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
+    bool partial;               // some copy leaves a part of its tile out
     bool transposes;            // some tile is transposed in shared memory, by a role of its own
     int consumers, producers;   // warpgroups that compute (of a role); that load or transpose
     int members;                // compute roles
@@ -64,7 +65,11 @@ bool plan_gathers(const RolePlan *plan);                   // threads of the pro
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
 Buf *filled_tile(const RolePlan *plan,
                  const Stmt *stmt);   // by a load, or the transposition of a loaded tile; NULL: none
-const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range);
+const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range);   // the first one
+// Whether statement `i` of its block is one of them.
+bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const LiveRange *range, int i);
+// The live range that the load of the tile begins.
+const LiveRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load);
 bool loads_tile(const Stmt *stmt, void *user);   // for block_any
 // Threads of the producer load it, since TMA cannot: a gather, other types or places.
 bool gathers_tile(const Target *target, const Stmt *stmt);
