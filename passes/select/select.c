@@ -20,8 +20,8 @@
 // Second, what is the widest access that is provably aligned under the facts of each variant (loop_vector)?
 //
 //     @via(tma)        global to shared by TMA, and @via(wgmma): in kernels that warp-specialize will specialize
-//     @via(wgmma)      in others, all of whose products stand in no loop: nothing could be loaded ahead, and roles would leave
-//                      fewer CTAs on a multiprocessor. (In a loop mma.sync loads fragments ahead.)
+//     @via(wgmma)      in others, none of whose loops loads tiles: nothing could be loaded ahead, and roles would leave fewer
+//                      CTAs on a multiprocessor. (Where a loop loads, mma.sync has fragments ahead.)
 //     @via(tma)        in other kernels: tiles to and from shared memory, where possible and faster (tma_simple.c)
 //     @via(tma)        TMA reduce: additions of a tile to a tensor, where possible and faster (tma_reduce.h)
 //     @via(tma_store)  the epilogue of a warp-specialized kernel: accumulators to global via shared memory and TMA
@@ -337,15 +337,6 @@ static bool role_wgmma(Selector *s, const Stmt *stmt) {
 
 // ---- products of CTAs without roles ----
 
-static bool repeats_products(const Block *block) {
-    FOR_EACH_STMT (stmt, block) {
-        if ((stmt->kind != STMT_FOR && stmt->kind != STMT_WHILE) || attr_get(stmt->attrs, ATTR_TILE_LOOP)) continue;
-        FOR_EACH_BODY (body, stmt)
-            if (block_calls(body, OP_GEMM)) return true;
-    }
-    return false;
-}
-
 // By all warpgroups of the CTA. (Of tf32 only TMA rounds what it copies.)
 static bool whole_wgmma(const Selector *s, const Stmt *gemm) {
     WgmmaInfo info;
@@ -366,7 +357,7 @@ static bool multiplies_whole(const Selector *s) {
         if (!whole_wgmma(s, stmt)) return false;
         products++;
     }
-    return products > 0 && !repeats_products(&grid->grid.body) && whole_registers_fit(s->arena, s->target, s->kernel);
+    return products > 0 && !loads_in_loop(&grid->grid.body) && whole_registers_fit(s->arena, s->target, s->kernel);
 }
 
 static bool is_role_accumulator(Selector *s, const Stmt *role, const Buf *fragment) {

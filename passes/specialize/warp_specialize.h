@@ -52,6 +52,7 @@ static inline bool is_cooperative_by_loop(const Specialization *how) {
 // have (live_registers.c).
 int64_t buf_registers(const Target *target, const Buf *fragment, int warpgroups);
 int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
+bool loads_in_loop(const Block *body);   // a loop that is not that over a CTA's tiles fills tiles from global memory
 // Whether the warpgroups of a CTA without roles have registers for its fragments and their addresses.
 bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel);
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);

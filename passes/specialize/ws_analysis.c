@@ -530,9 +530,11 @@ bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel)
 
 // ---- the plan ----
 
-static bool loads_in_loop(const Block *body) {
-    FOR_EACH_STMT (stmt, body)
-        if ((stmt->kind == STMT_WHILE || is_thread_loop(stmt)) && below_any(stmt, loads_tile, NULL)) return true;
+bool loads_in_loop(const Block *body) {
+    FOR_EACH_STMT (stmt, body) {
+        bool loop = stmt->kind == STMT_WHILE || is_thread_loop(stmt);
+        if (loop && !attr_get(stmt->attrs, ATTR_TILE_LOOP) && below_any(stmt, loads_tile, NULL)) return true;
+    }
     return false;
 }
 
