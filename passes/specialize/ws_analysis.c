@@ -135,10 +135,10 @@ static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
 
 // ---- rings ----
 
-// Only copies and scalars lie between the two.
+// Both are loaded, and only loads and scalars lie between the two. (Another role fills a tile by a transposition.)
 static bool side_by_side(const LiveRange *a, const LiveRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
-    for (int i = a->at; i < b->at; i++)
+    for (int i = a->at; i <= b->at; i++)
         if (!is_scalar(a->block->items[i]) && !loaded_tile(a->block->items[i])) return false;
     return a->at < b->at;
 }
