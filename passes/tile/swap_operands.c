@@ -11,7 +11,7 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// Right operands in registers get tiles in shared memory (right_operands.c).
+// Operands that wgmma cannot read where they are get tiles (operand_tiles.c).
 //
 // Each element is the sum of the same products in the same order. The pass applies where the kernel cannot be
 // warp-specialized as it is and can be afterwards (warp_specialize.h), and where every use of the accumulators can be
@@ -128,14 +128,16 @@ static bool has_few_rows(const Func *kernel) {
 
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
-    bool swap = has_few_rows(kernel), right = !swap && has_right_fragments(kernel) && !func_has_roles(kernel);
-    if (!swap && !right && !tiles_lack_columns(target, kernel)) return NULL;
+    bool swap = has_few_rows(kernel);
+    OperandLack lack = swap || func_has_roles(kernel) ? LACK_NONE : operands_lack(kernel);
+    if (!swap && !lack && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
     if (swap && !swap_kernel(arena, shaped)) return NULL;
-    if (!pad_tiles(arena, target, shaped) && !swap && !right) return NULL;
-    if (right && !right_operands_to_shared(arena, target, shaped)) return NULL;
+    if (!pad_tiles(arena, target, shaped) && !swap && !lack) return NULL;
+    if (lack && !add_operand_tiles(arena, target, shaped)) return NULL;
     *how = specialization_of(arena, target, shaped);
-    return how->kind == WS_PINGPONG || (!swap && how->kind == WS_COOPERATIVE) || right ? shaped : NULL;
+    bool serves = how->kind == WS_PINGPONG || (!swap && how->kind == WS_COOPERATIVE) || lack == LACK_TILE;
+    return serves ? shaped : NULL;
 }
 
 bool pass_swap_operands(PassContext *context, Func *kernel) {

@@ -6,8 +6,8 @@
 //     simplify.c             folds expressions and statements by known facts; bind_indices.c: names of nested indices;
 //                            pieces_of_tiles.c: tiles that a loop fills piece by piece, as gathers;
 //                            side_tables.c: gathers by tables that the kernel makes
-//     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; right_operands.c: gives
-//                            right operands in registers a tile
+//     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; operand_tiles.c: adds
+//                            tiles for operands that wgmma cannot read where they are
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
 //     repack.c               copies operands that TMA cannot load to workspace (no pass)
@@ -20,18 +20,20 @@
 #pragma once
 #include "passes/specialize/warp_specialize.h"
 
-// ---- swap_operands.c, pad_tiles.c, right_operands.c ----
-// A copy of the tile-stage kernel with its operands swapped, its tiles padded or its right operands in shared memory, and how
-// it is then specialized; NULL: it stays as it is.
+// ---- swap_operands.c, pad_tiles.c, operand_tiles.c ----
+// A copy of the tile-stage kernel with its operands swapped, its tiles padded or tiles for operands added, and how it is then
+// specialized; NULL: it stays as it is.
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how);
 // In place: adds columns to right operands that are contiguous along n and whose rows are no whole swizzle spans, and
 // to operands along k that hold all columns of a tensor, and not a multiple of the instruction's k.
 // False: no tile can be padded. The caller decides whether the kernel is better for it.
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
 bool tiles_lack_columns(const Target *target, const Func *kernel);
-bool has_right_fragments(const Func *kernel);   // right operands in registers
-// In place: gives them tiles. False: then not all products can be wgmma, and the kernel is left changed.
-bool right_operands_to_shared(Arena *arena, const Target *target, Func *kernel);
+// What keeps operands from wgmma: right ones are in registers, or also bytes are not contiguous along k.
+typedef enum { LACK_NONE, LACK_TILE, LACK_ORDER } OperandLack;
+OperandLack operands_lack(const Func *kernel);
+// In place: gives them tiles. False: then not all products can be wgmma, and the kernel may be left changed.
+bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
 
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed

@@ -1,0 +1,116 @@
+// Operands that wgmma cannot read where they are get a tile in shared memory: right ones in registers, and bytes that are not
+// contiguous along k.
+//
+//     fragment w: bf16[64, 64];                     fragment w: bf16[64, 64];
+//     parallel (r in 64, c in 64) w[r, c] = ..;     shared w_tile: bf16[64, 64];
+//     gemm(Xs, w, acc);                       =>    parallel (r in 64, c in 64) w[r, c] = ..;
+//                                                   copy(w, w_tile);
+//                                                   gemm(Xs, w_tile, acc);
+//
+//     copy(B[k * 64, j * 128], Bs);                 copy(B[k * 64, j * 128], Bs);
+//     gemm(As, Bs, acc);                      =>    copy(Bs.T, Bs_tile);          by a role of its own
+//                                                   gemm(As, Bs_tile.T, acc);
+//
+// mma.sync has right operands from shared memory, too, by a copy that stage-through-shared adds. That is too late for roles and
+// for MMAs in flight, which have to know what writes their operands. So this is for kernels all of whose products can
+// be wgmma afterwards. (Of bytes mma.sync needs no transposed tile: they must have roles afterwards.)
+#include "ir/build.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/select/tma.h"
+#include "passes/tile/tile.h"
+
+typedef struct OperandTiles {
+    Map *tiles;   // of a fragment, or of a tile of bytes
+} OperandTiles;
+
+static bool is_across_k(const Region *operand, bool right) {
+    const Buf *buf = operand->buf;
+    return buf->scope == SCOPE_SHARED && type_bits(buf->type) == 8 && operand->transposed != right;
+}
+
+static bool lacks_tile(const Region *operand, bool right) {
+    return is_across_k(operand, right) || (right && operand->buf->scope == SCOPE_FRAGMENT);
+}
+
+static void add_tile(OperandTiles *tiles, Arena *a, const Region *operand, bool right) {
+    Buf *buf = operand->buf;
+    if (!lacks_tile(operand, right) || buf->rank != 2 || map_has(tiles->tiles, buf)) return;
+    bool turns = is_across_k(operand, right);
+    Expr *shape[] = {buf->shape[turns], buf->shape[!turns]};
+    const char *name = arena_printf(a, "%s_tile", buf->name);
+    map_put(tiles->tiles, buf, buf_new(a, name, SCOPE_SHARED, buf->type, 2, shape, buf->loc));
+}
+
+// The tile's contents are the operand's still: nothing has changed it since.
+static bool is_copied(Arena *arena, const Block *before, const Buf *from, const Buf *tile) {
+    for (int i = before->count - 1; i >= 0; i--) {
+        const Stmt *stmt = before->items[i];
+        if (is_call(stmt, OP_COPY) && copy_of(stmt).dst->buf == tile) return true;
+        if (stmt_touches(arena, stmt, tile) && !is_call(stmt, OP_GEMM)) return false;
+        if (stmt_writes(arena, stmt, from)) return false;
+    }
+    return false;
+}
+
+// The operand, after a copy to its tile.
+static Region *in_tile(Arena *a, const OperandTiles *tiles, Region *operand, bool right, Block *out) {
+    Buf *tile = lacks_tile(operand, right) ? map_get(tiles->tiles, operand->buf) : NULL;
+    if (!tile) return operand;
+    Region *from = region_whole(a, operand->buf);
+    from->transposed = is_across_k(operand, right);
+    if (!is_copied(a, out, operand->buf, tile)) block_push(a, out, s_copy(a, from, region_whole(a, tile), operand->loc));
+    Region *moved = clone_region(a, NULL, operand);
+    moved->buf = tile;
+    if (!from->transposed) return moved;
+    moved->dims[0] = operand->dims[1];
+    moved->dims[1] = operand->dims[0];
+    moved->transposed = !operand->transposed;
+    return moved;
+}
+
+static void to_tile(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Arena *a = mapper->arena;
+    OperandTiles *tiles = mapper->user;
+    GemmOp gemm;
+    if (match_gemm(stmt, &gemm)) {
+        Region *left = in_tile(a, tiles, gemm.a, false, out), *right = in_tile(a, tiles, gemm.b, true, out);
+        mapper->changed |= left != gemm.a || right != gemm.b;
+        ARG(stmt, GEMM, a) = arg_region(left);
+        ARG(stmt, GEMM, b) = arg_region(right);
+    }
+    block_push(a, out, stmt);
+    Buf *tile = stmt->kind == STMT_DECL ? map_get(tiles->tiles, stmt->decl) : NULL;
+    if (tile) block_push(a, out, s_decl(a, tile));
+}
+
+static bool multiplies_by_wgmma(Arena *arena, const Target *target, const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        WgmmaInfo info;
+        if (is_call(stmt, OP_GEMM) && wgmma_problem(arena, target, stmt, &info)) return false;
+    }
+    return true;
+}
+
+bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel) {
+    OperandTiles tiles = {.tiles = map_new(arena)};
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        add_tile(&tiles, arena, gemm.a, false);
+        add_tile(&tiles, arena, gemm.b, true);
+    }
+    StmtMapper mapper = {.arena = arena, .stmt = to_tile, .user = &tiles};
+    return rewrite_block(&mapper, &kernel->body) && multiplies_by_wgmma(arena, target, kernel);
+}
+
+OperandLack operands_lack(const Func *kernel) {
+    OperandLack lack = LACK_NONE;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        if (is_across_k(gemm.a, false) || is_across_k(gemm.b, true)) return LACK_ORDER;
+        if (lacks_tile(gemm.b, true)) lack = LACK_TILE;
+    }
+    return lack;
+}
