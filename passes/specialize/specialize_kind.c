@@ -4,6 +4,7 @@
 // warp_specialize.c and cooperative.c, falls back if its copies have no slots after all.
 #include "ir/channels.h"
 #include "ir/schedule.h"
+#include "passes/cost/occupancy.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/builder.h"
 
@@ -326,4 +327,10 @@ int64_t specialized_staging(Arena *arena, const Target *target, const Func *kern
 
 int64_t specialized_shared(const Target *target, const Specialization *how, int64_t staging, int64_t shared) {
     return how->aliases && shared + staging > target->shared_block ? shared : shared + staging;
+}
+
+bool specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
+    int64_t shared = occupancy_estimate(arena, kernel, target).shared;
+    int64_t staging = specialized_staging(arena, target, kernel, how);
+    return specialized_shared(target, how, staging, shared) <= target->shared_block;
 }

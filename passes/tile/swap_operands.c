@@ -136,6 +136,7 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
     if (!pad_tiles(arena, target, shaped) && !swap && !lack) return NULL;
     if (lack && !add_operand_tiles(arena, target, shaped)) return NULL;
     *how = specialization_of(arena, target, shaped);
+    if (lack == LACK_ORDER && !specialized_fits(arena, target, shaped, how)) return NULL;
     bool serves = how->kind == WS_PINGPONG || (!swap && how->kind == WS_COOPERATIVE) || lack == LACK_TILE;
     return serves ? shaped : NULL;
 }
