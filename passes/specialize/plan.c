@@ -183,7 +183,8 @@ bool pass_plan(PassContext *context, Func *kernel) {
     Specialization how = {.kind = WS_NONE};
     if (kernel->stage == STAGE_TILE) how = specialization_of(a, target, kernel);
     if (how.kind == WS_COOPERATIVE && !specialized_fits(a, target, kernel, &how))
-        how = (Specialization){.why = "its tiles with slots and staging need more shared memory than a CTA has: use fewer stages"};
+        how = (Specialization){
+            .why = "its tiles with slots and staging need more shared memory than a CTA has: use fewer stages"};
     bool scheduled = write_schedule(context, kernel, grid, &how);
     if (kernel->stage != STAGE_TILE) return scheduled;
     if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))

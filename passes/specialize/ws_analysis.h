@@ -6,7 +6,8 @@
 
 typedef struct TileRing TileRing;
 
-typedef struct LiveRange {   // a copy that fills a tile, or those to its pieces, and the statements of its block that use it
+typedef struct
+    LiveRange {   // a copy that fills a tile, or those to its pieces, and the statements of its block that use it
     const Block *block;
     int at, filled, first, last;   // the first and last copy; uses; first -1: no use
 } LiveRange;

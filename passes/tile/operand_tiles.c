@@ -36,8 +36,8 @@ static bool lacks_tile(const Region *operand, bool right) {
 static void add_tile(OperandTiles *tiles, Arena *a, const Region *operand, bool right) {
     Buf *buf = operand->buf;
     if (!lacks_tile(operand, right) || buf->rank != 2 || map_has(tiles->tiles, buf)) return;
-    bool turns = is_across_k(operand, right);
-    Expr *shape[] = {buf->shape[turns], buf->shape[!turns]};
+    bool crosses = is_across_k(operand, right);
+    Expr *shape[] = {buf->shape[crosses], buf->shape[!crosses]};
     const char *name = arena_printf(a, "%s_tile", buf->name);
     map_put(tiles->tiles, buf, buf_new(a, name, SCOPE_SHARED, buf->type, 2, shape, buf->loc));
 }
@@ -59,7 +59,8 @@ static Region *in_tile(Arena *a, const OperandTiles *tiles, Region *operand, boo
     if (!tile) return operand;
     Region *from = region_whole(a, operand->buf);
     from->transposed = is_across_k(operand, right);
-    if (!is_copied(a, out, operand->buf, tile)) block_push(a, out, s_copy(a, from, region_whole(a, tile), operand->loc));
+    if (!is_copied(a, out, operand->buf, tile))
+        block_push(a, out, s_copy(a, from, region_whole(a, tile), operand->loc));
     Region *moved = clone_region(a, NULL, operand);
     moved->buf = tile;
     if (!from->transposed) return moved;
