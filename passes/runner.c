@@ -151,8 +151,18 @@ static bool same_text(Runner *runner, const char *after, const char *first, cons
     return false;
 }
 
-static void round_trip(Runner *runner, const char *after) {
-    Module *module = runner->module;
+// The kernels that changed, which stand for themselves; NULL: the whole module.
+static Module *changed_module(Runner *runner, const bool *changed) {
+    const Module *module = runner->module;
+    if (!changed) return runner->module;
+    Module *out = module_new(module->arena, module->failure, module->sink);
+    for (int i = 0; i < module->funcs.count; i++)
+        if (changed[i]) vec_push(module->arena, &out->funcs, module->funcs.items[i]);
+    return out;
+}
+
+static void round_trip(Runner *runner, const char *after, const bool *changed) {
+    Module *module = changed_module(runner, changed);
     PrintOptions options = {.places = true, .tests = true};
     StrBuf first, second;
     sb_init(&first, module->arena);
@@ -196,7 +206,7 @@ static void observe(Runner *runner, int step, const char *after, const bool *cha
     else if (options->talk && options->print_changed && any) print_kernels(runner, "after", after, changed);
     if (options->dump_dir) dump(runner, step, after);
     if (runner->failed || !any) return;
-    if (options->roundtrip_each && runner->hooks && runner->hooks->parse) round_trip(runner, after);
+    if (options->roundtrip_each && runner->hooks && runner->hooks->parse) round_trip(runner, after, changed);
     if (!runner->failed && options->emulate_each && runner->hooks && runner->hooks->emulate)
         emulate(runner, after, changed == NULL);
 }
@@ -323,6 +333,7 @@ bool run_passes(Module *module, const Target *target, const PassOptions *options
         if (!runner.failed) observe(&runner, i + 1, step->pass->name, changed.items, any);
         if (options->stop_after && !strcmp(options->stop_after, step->pass->name)) break;
     }
+    if (!runner.failed && options->roundtrip_each && hooks && hooks->parse) round_trip(&runner, "all passes", NULL);
     if (options->time_passes && options->talk) print_times(&runner);
     return !runner.failed;
 }
