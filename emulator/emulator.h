@@ -45,6 +45,12 @@ EmuReferenceCache *emu_reference_cache_new(Arena *arena);
 // passed do not run again. Without a call all run.
 void emu_reference_cache_stage(EmuReferenceCache *cache, const Module *module);
 
+// Kernels that launches may take: all variants that accept the arguments.
+typedef struct EmuLaunches {
+    Arena *arena;
+    VEC(const Func *) kernels;
+} EmuLaunches;
+
 enum { EMU_MULTIPROCESSORS = 4 };   // few, so that small tests wrap around them
 
 typedef struct EmuOptions {
@@ -56,6 +62,7 @@ typedef struct EmuOptions {
     const Target *target;   // banks, warp size
     int64_t max_steps;      // of a run, with all its CTAs and launches, before it is called endless; 0: 10^9
     EmuReferenceCache *reference_cache;   // of references; NULL: each test runs its reference
+    EmuLaunches *launches;                // kernels are added to it, and do not run; NULL: they run
 } EmuOptions;
 
 typedef struct EmuSite {   // accesses to shared memory from one place of the source
@@ -93,6 +100,9 @@ typedef struct EmuTestResult {
     EmuReport report;
 } EmuTestResult;
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result);
+// Adds the kernels that a test may launch, also after passes: these only add conditions, and variants of the same kernel.
+// False: not known, as the test cannot run.
+bool emulate_launches(const Module *module, const Test *test, const EmuOptions *options, EmuLaunches *launches);
 
 // Pieces of a test for other runners (the GPU's): arguments with filled inputs and poisoned outputs, the reference's
 // outputs, and the comparison.

@@ -435,6 +435,26 @@ bool run_func(const Module *module, const Func *func, int count, const EmuArg *a
     return ran && !machine->reports;
 }
 
+// ---- launches without runs ----
+static void add_launch(EmuLaunches *launches, const Func *kernel) {
+    VEC_EACH_PTR (const Func, known, &launches->kernels)
+        if (known == kernel) return;
+    vec_push(launches->arena, &launches->kernels, kernel);
+}
+
+bool add_launches(const Module *module, const char *name, int count, const EmuArg *args, const EmuOptions *options,
+                  EmuReport *report) {
+    bool ok = true, any = false;
+    VEC_EACH_PTR (Func, func, &module->funcs) {
+        const char *why;
+        if (strcmp(func->name, name) != 0 || !accepts(module, func, count, args, &why)) continue;
+        if (func->kind == FUNC_KERNEL) add_launch(options->launches, func);
+        else ok = ok && run_func(module, func, count, args, options, NULL, report);
+        any = true;
+    }
+    return ok && any;
+}
+
 bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
     EmuArg *args = NEW_ARRAY(caller->arena, EmuArg, code->count + 1);
     for (int i = 0; i < code->count; i++) {
@@ -448,6 +468,8 @@ bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
             args[i].real = (double)args[i].integer;
         }
     }
+    if (caller->options.launches)
+        return add_launches(caller->module, code->callee, code->count, args, &caller->options, caller->report);
     const Func *func = choose_variant(caller->module, code->callee, code->count, args);
     EmuOptions options = caller->options;
     options.races = caller->races_wanted;

@@ -18,6 +18,10 @@ bool host_value(const Module *module, const Func *func, const Expr *expr, int co
 EmuOptions host_options(const EmuOptions *options);   // for references and fill blocks: only limits
 bool run_func(const Module *module, const Func *func, int count, const EmuArg *args, const EmuOptions *options,
               Arena *keep, EmuReport *report);   // keep: memory of the report; NULL: no sites
+// Adds all kernels of that name that accept the arguments, and those that programs of that name launch, to
+// options->launches. False: there are none, or something was reported.
+bool add_launches(const Module *module, const char *name, int count, const EmuArg *args, const EmuOptions *options,
+                  EmuReport *report);
 const Func *choose_variant(const Module *module, const char *name, int count, const EmuArg *args);
 
 // ---- emulator.c ----

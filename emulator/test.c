@@ -23,6 +23,7 @@ typedef struct Making {
     EmuArg *scalars;   // the arguments before there are tensors, whose extents may name them
     TestCase *out;
     uint64_t seed;
+    bool shapes;   // the tensors keep no values
     bool ok;
 } Making;
 
@@ -185,12 +186,13 @@ static void make_tensor(Making *m, int index, const Buf *buf) {
     int64_t shape[MAX_RANK], strides[MAX_RANK];
     if (!m->ok || !tensor_shape(m, buf, shape, strides)) return;
     EmuTensor *tensor = new_tensor(m->arena, buf->type, buf->rank, shape, strides);
+    m->out->args[index].tensor = tensor;
+    if (m->shapes) return;
     poison(tensor);
     if (buf->mode != MODE_OUT && type_is_float(buf->type)) {
         Filling filling = {tensor, {m->seed * 1000003 + (uint64_t)index}};
         each_element(tensor, fill_normal, &filling);
     }
-    m->out->args[index].tensor = tensor;
 }
 
 static void make_scalar(Making *m, int index, const Var *var) {
@@ -271,6 +273,7 @@ static bool make_case(const Module *module, const Test *test, const EmuOptions *
                 .func = func,
                 .out = out,
                 .seed = options ? options->seed : 0,
+                .shapes = options && options->launches,
                 .ok = true};
     m.dims = NEW_ARRAY(m.arena, int64_t, func->dims.count + 1);
     m.bound = NEW_ARRAY(m.arena, bool, func->dims.count + 1);
@@ -284,6 +287,7 @@ static bool make_case(const Module *module, const Test *test, const EmuOptions *
     memcpy(m.scalars, out->args, (size_t)out->count * sizeof *out->args);
     for (int i = 0; i < out->count && m.ok; i++)
         if (func_argument(func, i)->buf) make_tensor(&m, i, func_argument(func, i)->buf);
+    if (m.shapes) return m.ok;
     if (m.ok && test->fill) {
         EmuReport unused = {0};
         EmuOptions host = host_options(options);
@@ -501,6 +505,37 @@ bool emulate_test(const Module *module, const Test *test, const EmuOptions *opti
     if (in_scratch(module, test->loc, test_job, &job)) return result->passed;
     result->why = "there is no memory for it";
     return result->passed = false;
+}
+
+// ---- what a test launches ----
+typedef struct LaunchesJob {
+    const Test *test;
+    EmuOptions options;
+    bool ok;
+} LaunchesJob;
+
+// As run_case and run_shared do.
+static void launches_job(const Module *module, void *user) {
+    LaunchesJob *job = user;
+    EmuReport unused = {0};
+    const char *shared = "";
+    job->ok = true;
+    for (int n = 0; job->ok && shared; n++) {
+        TestCase test_case = {0};
+        job->ok = make_case(module, job->test, &job->options, &test_case);
+        if (job->ok && n > 0) shared = test_case_share(module, job->test, n, &test_case);
+        if (job->ok && shared)
+            job->ok = add_launches(module, job->test->name, test_case.count, test_case.args, &job->options, &unused);
+    }
+}
+
+bool emulate_launches(const Module *module, const Test *test, const EmuOptions *options, EmuLaunches *launches) {
+    LaunchesJob job = {.test = test, .options = *options};
+    int said = diag_count(module->sink);
+    job.options.launches = launches;
+    bool known = in_scratch(module, test->loc, launches_job, &job) && job.ok;
+    diag_truncate(module->sink, said);   // the test says it again when it runs
+    return known;
 }
 
 bool test_case_make(const Module *module, const Test *test, const EmuOptions *options, TestCase *out) {

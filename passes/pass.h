@@ -64,6 +64,8 @@ typedef struct PassOptions {
     const char *stop_after;
     const char *dump_dir;   // NNN-pass.tile files
     bool print_changed, verify_each, roundtrip_each, emulate_each, time_passes, remarks, places;
+    const Func *const *left_out;   // kernels that stay as they are
+    int left_out_count;
     int bisect_limit;   // run only the first n pass executions; -1: all
     FILE *talk;         // where dumps and timings go (stderr); not owned
 } PassOptions;

@@ -213,7 +213,14 @@ static void observe(Runner *runner, int step, const char *after, const bool *cha
 
 // ---- running ----
 
+static bool is_left_out(const PassOptions *options, const Func *func) {
+    for (int i = 0; i < options->left_out_count; i++)
+        if (options->left_out[i] == func) return true;
+    return false;
+}
+
 static bool allowed(Runner *runner, const Pass *pass, const Func *func) {
+    if (is_left_out(runner->options, func)) return false;
     if (func->kind != FUNC_KERNEL || func->stage < pass->from || func->stage > pass->to) return false;
     int limit = runner->options->bisect_limit, number = ++runner->executions;
     if (limit < 0) return true;

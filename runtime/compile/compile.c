@@ -40,6 +40,7 @@ static const char *test_failure(Arena *arena, const Test *test, const EmuTestRes
 typedef struct Pipeline {
     Module *module;
     const CompileOptions *options;
+    PassOptions passes;
     EmuOptions emulation;
     Repro repro;
     bool ok;
@@ -66,7 +67,7 @@ static void hook_begin(void *user, const char *pass) {
 static bool run_hooked(void *user) {
     Pipeline *p = user;
     PassHooks hooks = {.parse = hook_parse, .emulate = hook_emulate, .begin = hook_begin, .user = p};
-    return p->ok = run_passes(p->module, p->options->target, &p->options->passes, &hooks);
+    return p->ok = run_passes(p->module, p->options->target, &p->passes, &hooks);
 }
 
 static void after_passes(void *user) {
@@ -74,14 +75,30 @@ static void after_passes(void *user) {
     repro_end(&p->repro, p->ok);
 }
 
+// The kernels that no test may launch; none where a test cannot run.
+static void leave_out_untested(Pipeline *p) {
+    Module *module = p->module;
+    EmuLaunches launches = {.arena = module->arena};
+    VEC_EACH_PTR (Test, test, &module->tests)
+        if (!emulate_launches(module, test, &p->emulation, &launches)) return;
+    const Func **left_out = NEW_ARRAY(module->arena, const Func *, module->funcs.count + 1);
+    VEC_EACH_PTR (Func, func, &module->funcs) {
+        bool launched = func->kind != FUNC_KERNEL;
+        VEC_EACH_PTR (const Func, kernel, &launches.kernels) launched |= kernel == func;
+        if (!launched) left_out[p->passes.left_out_count++] = func;
+    }
+    p->passes.left_out = left_out;
+}
+
 bool run_pipeline(Module *module, const CompileOptions *options) {
-    Pipeline p = {.module = module, .options = options};
+    Pipeline p = {.module = module, .options = options, .passes = options->passes};
     p.emulation = (EmuOptions){.seed = options->seed,
                                .max_steps = options->max_steps,
                                .races = true,
                                .target = options->target,
                                .reference_cache = options->reference_cache ? options->reference_cache
                                                                            : emu_reference_cache_new(module->arena)};
+    if (options->tested_only) leave_out_untested(&p);
     repro_start(&p.repro, module, options);
     return fail_scope(module->failure, run_hooked, after_passes, &p);
 }

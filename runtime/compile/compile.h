@@ -42,6 +42,7 @@ typedef struct CompileOptions {
     const char *ptxas;
     uint64_t seed;                        // of --emulate-each
     int64_t max_steps;                    // of its emulator; 0: the default
+    bool tested_only;                     // passes leave out kernels that no test of the module may launch
     EmuReferenceCache *reference_cache;   // reference results, shared by several runs; NULL: none are shared
     Upto upto;
     PhaseHook phases;   // "elaborate", "passes", "codegen", "ptxas"
