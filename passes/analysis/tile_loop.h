@@ -101,6 +101,8 @@ int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVe
 // The loop is a move whose load may be made of aligned vectors, shifted (@via(shifted)). Then loop_vector does not ask how it is aligned.
 bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                  const Target *target);
+// The condition that the columns of the whole tile are inside, and in the tensor the aligned units that hold its elements.
+Expr *units_inside(Arena *arena, const Facts *facts, const TileLoop *loop, const TileAccess *access, int64_t vector);
 bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access);   // it is that load
 // The elements that one atomic instruction adds to global memory along `fast`; 1: *why. Each atomic is a request of its
 // own, so scalar atomics go to consecutive elements in adjacent threads.
@@ -109,5 +111,7 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
 // A shared-memory access of the loop moves across `fast` with another stride (a transposed side).
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast);
 
+// The index at the corner of the tile where it is largest (or smallest). NULL if it is not linear in the iterators.
+Expr *tile_corner(Arena *arena, const Facts *facts, const TileLoop *loop, Expr *index, bool largest);
 // The condition that the access to a global tensor lies within it; NULL: proven.
 Expr *access_guard(Arena *arena, const Facts *facts, const Buf *buf, int count, Expr *const *indices);

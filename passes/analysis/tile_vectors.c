@@ -309,15 +309,58 @@ static bool can_shift(const TileLoop *loop, const TileAccess *access, int fast) 
     return access_in_runs(loop, access, fast) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT;
 }
 
+Expr *tile_corner(Arena *arena, const Facts *facts, const TileLoop *loop, Expr *index, bool largest) {
+    Subst *subst = subst_new(arena);
+    for (int d = 0; d < loop->rank; d++) {
+        int64_t coefficient;
+        if (!linear_in(index, loop->iters[d], &coefficient)) return NULL;
+        bool far = (coefficient > 0) == largest;
+        subst_var(subst, loop->iters[d], e_int(arena, far ? loop->extents[d] - 1 : 0));
+    }
+    return simplify_expr(arena, facts, subst_expr(subst, index));
+}
+
+// Rows outside of the tensor are not read. Of the others as much must lie before the tile's first element as a unit may begin before
+// it, and as much behind its last one; then it does not matter where the base begins.
+Expr *units_inside(Arena *arena, const Facts *facts, const TileLoop *loop, const TileAccess *access, int64_t vector) {
+    const Buf *buf = access->buf;
+    int last = access->count - 1;
+    Expr *before = NULL, *behind = NULL, *zero = e_int(arena, 0), *all = NULL, *low = zero, *high = zero;
+    for (int d = 0; d <= last; d++) {
+        low = tile_corner(arena, facts, loop, access->indices[d], false);
+        high = tile_corner(arena, facts, loop, access->indices[d], true);
+        EXPECT(arena_failure(arena), low && high, "a shifted load of '%s' that is not linear", buf->name);
+        Expr *stride = global_stride(arena, buf, d), *rest = e_sub(arena, e_plus(arena, buf->shape[d], -1), high);
+        Expr *first = e_mul(arena, e_max(arena, low, zero), stride),
+             *left = e_mul(arena, e_max(arena, rest, zero), stride);
+        before = before ? e_add(arena, before, first) : first, behind = behind ? e_add(arena, behind, left) : left;
+    }
+    Expr *most = e_int(arena, vector - 1);
+    Expr *tests[4] = {e_ge(arena, low, zero), e_lt(arena, high, buf->shape[last]), e_ge(arena, before, most),
+                      e_ge(arena, behind, most)};
+    for (int i = 0; i < COUNT_OF(tests); i++) {
+        if (prove(facts, tests[i])) continue;
+        if (prove(facts, e_unary(arena, UNARY_NOT, tests[i]))) return e_bool(arena, false);
+        all = e_both(arena, all, simplify_expr(arena, facts, tests[i]));
+    }
+    return all ? all : e_bool(arena, true);
+}
+
+static bool never_inside(const Facts *facts, const TileLoop *loop, const TileAccess *access, int64_t vector) {
+    int64_t known;
+    return expr_const(units_inside(facts_arena(facts), facts, loop, access, vector), &known) && !known;
+}
+
 bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                  const Target *target) {
-    enum { MOST_BYTES = 4 };   // of an element: the shift is one of 32-bit words
+    enum { MOST_BYTES = 2 };   // of an element: of wider ones there are too few in two vectors
     const Expr *load = tile_move(facts_arena(facts), loop);
-    bool can = false;
     if (!load || type_bytes(load->type) > MOST_BYTES || type_bits(load->type) < 8) return false;
-    VEC_EACH (const TileAccess, access, accesses) can |= access->load == load && can_shift(loop, access, fast);
-    int64_t vector = can ? common_vector(facts, loop, accesses, fast, target, load) : 1;
-    return vector * type_bytes(load->type) == target->vector_bytes;
+    int64_t vector = target->vector_bytes / type_bytes(load->type);
+    bool can = false;
+    VEC_EACH (const TileAccess, access, accesses)
+        can |= access->load == load && can_shift(loop, access, fast) && !never_inside(facts, loop, access, vector);
+    return can && common_vector(facts, loop, accesses, fast, target, load) == vector;
 }
 
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {

@@ -53,8 +53,8 @@ bool touches_registers(const Version *version, bool writes) {
 // loads are in flight.
 static int64_t unrolled_groups(const Version *version, int64_t groups) {
     enum { UNDER_WAY = 8 };
-    if (touches_registers(version, false) || groups <= UNDER_WAY) return groups;
-    int64_t count = UNDER_WAY;
+    int64_t count = shifted_access(version) ? UNDER_WAY / 2 : UNDER_WAY;   // (of two vectors each)
+    if (touches_registers(version, false) || groups <= count) return groups;
     while (groups % count != 0) count--;
     return count;
 }
@@ -175,7 +175,7 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
     }
     const TileAccess *shifted = shifted_access(&version);
     bool two = shifted || needs_two_versions(&version);
-    Expr *whole = shifted ? units_inside(&version, shifted) : two ? whole_tile_inside(&version) : NULL;
+    Expr *whole = shifted ? units_inside(arena, lower->facts, loop, shifted, version.vector) : two ? whole_tile_inside(&version) : NULL;
     facts_release(lower->facts, mark);
     leave_out(&version);
     if (!two) {

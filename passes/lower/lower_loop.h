@@ -59,8 +59,6 @@ void start_group(Version *version, Block *out);
 bool guard_is_uniform(const Version *version, const TileAccess *access);   // the same for all elements of a group
 bool needs_two_versions(const Version *version);
 const TileAccess *shifted_access(const Version *version);   // the load of @via(shifted). NULL: none
-// The condition that the columns of the whole tile are inside, and in the tensor the aligned units that hold its elements.
-Expr *units_inside(Version *version, const TileAccess *access);
 // The condition that every guarded access is inside for the whole tile. NULL: none.
 Expr *whole_tile_inside(Version *version);
 

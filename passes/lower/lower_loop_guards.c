@@ -22,19 +22,6 @@ bool guard_is_uniform(const Version *version, const TileAccess *access) {
     return true;
 }
 
-// The index at the corner of the tile where it is largest (or smallest). NULL if it is not linear in the iterators.
-static Expr *corner(const Version *version, Expr *index, bool largest) {
-    Arena *arena = version->arena;
-    Subst *subst = subst_new(arena);
-    for (int d = 0; d < version->loop->rank; d++) {
-        int64_t coefficient;
-        if (!linear_in(index, version->loop->iters[d], &coefficient)) return NULL;
-        bool far = (coefficient > 0) == largest;
-        subst_var(subst, version->loop->iters[d], e_int(arena, far ? version->loop->extents[d] - 1 : 0));
-    }
-    return simplify_expr(arena, version->lower->facts, subst_expr(subst, index));
-}
-
 Expr *whole_tile_inside(Version *version) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
@@ -43,7 +30,8 @@ Expr *whole_tile_inside(Version *version) {
         if (access->buf->scope != SCOPE_GLOBAL) continue;
         if (access->is_local) return NULL;
         for (int d = 0; d < access->count; d++) {
-            Expr *high = corner(version, access->indices[d], true), *low = corner(version, access->indices[d], false);
+            Expr *high = tile_corner(arena, facts, version->loop, access->indices[d], true);
+            Expr *low = tile_corner(arena, facts, version->loop, access->indices[d], false);
             if (!high || !low) return NULL;
             Expr *tests[2] = {e_lt(arena, high, access->buf->shape[d]), e_ge(arena, low, e_int(arena, 0))};
             for (int i = 0; i < 2; i++)
@@ -60,30 +48,6 @@ const TileAccess *shifted_access(const Version *version) {
             return bytes == version->lower->target->vector_bytes ? access : NULL;
         }
     return NULL;
-}
-
-// Rows outside of the tensor are not read. Of the others as much must lie before the tile's first element as a unit may begin before
-// it, and as much behind its last one; then it does not matter where the base begins.
-Expr *units_inside(Version *version, const TileAccess *access) {
-    Arena *arena = version->arena;
-    Facts *facts = version->lower->facts;
-    const Buf *buf = access->buf;
-    Expr *before = NULL, *behind = NULL, *zero = e_int(arena, 0), *all = NULL;
-    for (int d = 0; d < access->count; d++) {
-        Expr *low = corner(version, access->indices[d], false), *high = corner(version, access->indices[d], true);
-        EXPECT(arena_failure(arena), low && high, "a shifted load of '%s' that is not linear", buf->name);
-        Expr *stride = global_stride(arena, buf, d), *rest = e_sub(arena, e_plus(arena, buf->shape[d], -1), high);
-        low = e_mul(arena, e_max(arena, low, zero), stride), rest = e_mul(arena, e_max(arena, rest, zero), stride);
-        before = before ? e_add(arena, before, low) : low, behind = behind ? e_add(arena, behind, rest) : rest;
-    }
-    int last = access->count - 1;
-    Expr *tests[4] = {e_ge(arena, corner(version, access->indices[last], false), zero),
-                      e_lt(arena, corner(version, access->indices[last], true), buf->shape[last]),
-                      e_ge(arena, before, e_int(arena, version->vector - 1)),
-                      e_ge(arena, behind, e_int(arena, version->vector - 1))};
-    for (int i = 0; i < COUNT_OF(tests); i++)
-        if (!prove(facts, tests[i])) all = e_both(arena, all, simplify_expr(arena, facts, tests[i]));
-    return all ? all : e_bool(arena, true);
 }
 
 bool needs_two_versions(const Version *version) {
