@@ -197,6 +197,8 @@ static Expr *congruent(Arena *arena, const Facts *facts, Expr *e, int64_t n) {
     if (e->kind == EXPR_CAST && type_is_int(e->type) && type_is_int(e->operand->type) &&
         type_bits(e->type) >= type_bits(e->operand->type))
         return e_cast(arena, e->type, congruent(arena, facts, e->operand, n));
+    if (e->kind == EXPR_UNARY && e->unary.op == UNARY_NEG)
+        return e_sub(arena, e_zero(arena, e->type), congruent(arena, facts, e->unary.a, n));
     if (e->kind != EXPR_BINARY) return e;
     if (e->binary.op == BIN_MOD && expr_const(e->binary.b, &c) && c % n == 0)
         return congruent(arena, facts, e->binary.a, n);

@@ -15,7 +15,7 @@ import tempfile
 from failing import until_failure
 
 FOR_HOPPER = {"attention_decode", "attention_fp8_roles", "attention_mla", "attention_roles", "cumulative_sum", "layer_norm", "rmsnorm",
-              "softmax"}   # with kernels that other targets do not have
+              "softmax", "gemm_few_rows"}   # with kernels that other targets do not have
 
 # (example, what is wrong, old text, new text). The old text occurs exactly once in the example.
 MUTATIONS = [
@@ -124,10 +124,15 @@ MUTATIONS = [
     ("center_columns", "last row dropped", "reduce_sum(v, mean, axis = 0);",
      "parallel (i in M, c in COLS) if (i == M - 1) v[i, c] = 0; reduce_sum(v, mean, axis = 0);"),
     ("center_columns", "sum for mean", "mean[c] /= M;", "mean[c] /= 1;"),
-    ("gemm_few_rows", "last k step skipped", "k in ceildiv(K + before, WIDE * VEC)", "k in ceildiv(K + before, WIDE * VEC) - 1"),
-    ("gemm_few_rows", "sum not cleared", "fill(sum, 0);", "fill(sum, 1);"),
-    ("gemm_few_rows", "A not shifted as B", "A[m, (k * WIDE + t) * VEC + i - before]", "A[m, (k * WIDE + t) * VEC + i]"),
-    ("gemm_few_rows", "one row for another", "C[m, (first + j) * VEC + shift]", "C[m, (first + j) * VEC + max(shift - 1, 0)]"),
+    ("gemm_few_rows", "last k step skipped", "k in ceildiv(K + before, ALONG * VEC)", "k in ceildiv(K + before, ALONG * VEC) - 1"),
+    ("gemm_few_rows", "sum not cleared", "fill(sum, 0);\n    for (k", "fill(sum, 1);\n    for (k"),
+    ("gemm_few_rows", "A not shifted as B", "A[m, (k * ALONG + t) * VEC + i - before]", "A[m, (k * ALONG + t) * VEC + i]"),
+    ("gemm_few_rows", "one row for another", "C[m, (first + j) * VEC + shift] = all", "C[m, (first + j) * VEC + max(shift - 1, 0)] = all"),
+    ("gemm_few_rows", "tensor cores: A not shifted as B", "A[m, (s * each + k) * BK + i - before]", "A[m, (s * each + k) * BK + i]"),
+    ("gemm_few_rows", "tensor cores: rest of the steps dropped", "let each = ceildiv(steps, SPLIT);", "let each = steps / SPLIT;"),
+    ("gemm_few_rows", "tensor cores: one share for another", "slice[share + j, m], q)", "slice[j, m], q)"),
+    ("gemm_few_rows", "tensor cores: one row for another", "C[m, (first + j) * VEC + shift] = acc",
+     "C[m, (first + j) * VEC + max(shift - 1, 0)] = acc"),
     ("gemm", "output is zero", "copy(acc, C[bm * BM, bn * BN]);", "fill(acc, 0); copy(acc, C[bm * BM, bn * BN]);"),
     ("gemm", "last k step skipped", "k in ceildiv(K, BK)", "k in ceildiv(K, BK) - 1"),
     ("gemm", "accumulator not cleared", "fill(acc, 0);", "fill(acc, 1);"),
