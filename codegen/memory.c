@@ -94,7 +94,7 @@ static void move_words(Gen *gen, Value *words, int count, int by, Value bytes) {
     for (int w = 0; w < count; w++) words[w] = LLVMBuildSelect(gen->builder, moves, words[w + by], words[w], "");
 }
 
-// The bits of the first byte's number in its unit choose words; what is left is a funnel shift of neighbours.
+// Where the first element begins in its unit: bits 3 and 2 choose words, bits 1 and 0 a funnel shift of neighbours.
 static void emit_unaligned_load(Gen *gen, const OpCall *call) {
     Region *to = ARG_PLACE(gen, call, ULOAD, dst), *from = ARG_PLACE(gen, call, ULOAD, src);
     RegisterArray *array = register_array(gen, to->buf);

@@ -123,7 +123,7 @@ static void vector_access(Agent *agent, const Call *call) {
 }
 
 // The elements may start anywhere; the aligned units that hold them must lie in the tensor.
-static bool units_inside(Agent *agent, const Mem *mem, int64_t offset, int64_t n, int lane) {
+static bool units_in_tensor(Agent *agent, const Mem *mem, int64_t offset, int64_t n, int lane) {
     int64_t bytes = n * mem->bytes, elements = 1;   // with what lies between rows
     for (int d = 0; d < mem->rank; d++) elements += (mem->shape[d] - 1) * mem->stride[d];
     int64_t before = (int64_t)((uintptr_t)(mem->data + offset * mem->bytes) % (uintptr_t)bytes);
@@ -140,7 +140,7 @@ static bool units_inside(Agent *agent, const Mem *mem, int64_t offset, int64_t n
 static void unaligned_load(Agent *agent, const Call *call) {
     const Place *local = CALL_ARG(call, ULOAD, dst).place, *place = CALL_ARG(call, ULOAD, src).place;
     const CallArg *inside = &CALL_ARG(call, ULOAD, inside);
-    int64_t n = CALL_ARG(call, ULOAD, n).number, spans[LANES], offsets[LANES];
+    int64_t n = CALL_ARG(call, ULOAD, n).number, spans[LANES], offsets[LANES] = {0};
     const Mem *mem = machine_mem(agent->cta->machine, place->mem),
               *array_mem = machine_mem(agent->cta->machine, local->mem);
     LocalArray *array = &agent->locals[array_mem->local];
@@ -156,7 +156,7 @@ static void unaligned_load(Agent *agent, const Call *call) {
         Word words[LANES] = {{0}};
         int64_t element = local_offset(agent, local, l, n);
         if (element < 0 || n > LANES) continue;
-        if (reading >> l & 1 && units_inside(agent, mem, offsets[l], n, l)) {
+        if (reading >> l & 1 && units_in_tensor(agent, mem, offsets[l], n, l)) {
             note_span(agent, mem, l, offsets[l], n, TOUCH_READ);
             state_readable(agent, mem, offsets[l], n, l);
             elements_load(mem->type, mem_data(agent->cta, mem) + offsets[l] * mem->bytes, 1, n, words);

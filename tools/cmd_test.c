@@ -63,7 +63,8 @@ static bool lower(void *user, Module *module, EmuReferenceCache **reference_cach
     TestRun *run = user;
     CompileOptions options = run->compile;
     options.repro = repro_base(run->tool, run->path);
-    options.tested_only = run->loader.test_choice > 1;   // the first choice shows what is wrong with any kernel
+    options.tested_only =
+        run->loader.test_choice > 1;   // what is wrong with a kernel that they do not launch, a build says
     bool none = options.passes.passes && options.passes.passes[0] == 0;
     if (options.passes.emulate_each)
         *reference_cache = options.reference_cache = emu_reference_cache_new(module->arena);

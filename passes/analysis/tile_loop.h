@@ -103,7 +103,8 @@ bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *
                  const Target *target);
 // The condition that the columns of the whole tile are inside, and in the tensor the aligned units that hold its elements.
 Expr *units_inside(Arena *arena, const Facts *facts, const TileLoop *loop, const TileAccess *access, int64_t vector);
-bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access);   // it is that load
+// It is that load, and the statement has @via(shifted).
+bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast);
 // The elements that one atomic instruction adds to global memory along `fast`; 1: *why. Each atomic is a request of its
 // own, so scalar atomics go to consecutive elements in adjacent threads.
 int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fast, const Target *target,

@@ -265,9 +265,25 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
     return most;
 }
 
-// `shifted`: the load that may start anywhere. NULL: none.
+// The access is the load of a move that can be made of shifted vectors. Its indices are computed outside of the tensor, too, and no
+// other load is guarded where the tile is inside.
+static bool can_shift(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast) {
+    enum { MOST_BYTES = 4 };   // of an element: the shift is one of 32-bit words
+    int64_t coefficient;
+    if (!access->load || access->load != tile_move(facts_arena(facts), loop)) return false;
+    if (type_bytes(access->buf->type) > MOST_BYTES || type_bits(access->buf->type) < 8) return false;
+    if (access->condition && expr_reads_memory(access->condition)) return false;
+    for (int d = 0; d < access->count; d++) {
+        if (expr_reads_memory(access->indices[d]) || expr_divides(access->indices[d])) return false;
+        for (int i = 0; i < loop->rank; i++)
+            if (!linear_in(access->indices[d], loop->iters[i], &coefficient)) return false;
+    }
+    return access_in_runs(loop, access, fast) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT;
+}
+
+// `shifts`: the load of a move may start anywhere, where it can be shifted.
 static int64_t common_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
-                             const Target *target, const Expr *shifted) {
+                             const Target *target, bool shifts) {
     int widest = widest_type(loop, accesses, fast);
     const char *why;
     int64_t vector = widest > 0 ? target->vector_bytes / widest : 1;
@@ -281,34 +297,19 @@ static int64_t common_vector(const Facts *facts, const TileLoop *loop, const Til
         int64_t same = condition_run(access->condition, loop->iters[fast]);
         int64_t one_access = target->vector_bytes / type_bytes(access->buf->type);   // elements of one instruction
         while ((piece > 0 && vector > piece) || (same > 1 && vector > same)) vector /= 2;
-        if (shifted && access->load == shifted) continue;
+        if (shifts && can_shift(facts, loop, access, fast)) continue;
         while (vector > 1 && !aligned_for(facts, loop, access, fast, smaller(vector, one_access))) vector /= 2;
     }
     return vector < 1 ? 1 : vector;
 }
 
-static const Expr *shifted_load(const Facts *facts, const TileLoop *loop) {
-    return via_is(loop->origin, VIA_SHIFTED) ? tile_move(facts_arena(facts), loop) : NULL;
-}
-
-bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access) {
-    return access->load && access->load == shifted_load(facts, loop);
+bool access_is_shifted(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast) {
+    return via_is(loop->origin, VIA_SHIFTED) && can_shift(facts, loop, access, fast);
 }
 
 int64_t loop_vector(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                     const Target *target) {
-    return common_vector(facts, loop, accesses, fast, target, shifted_load(facts, loop));
-}
-
-// (Outside of the tensor the indices are computed, too.)
-static bool can_shift(const TileLoop *loop, const TileAccess *access, int fast) {
-    int64_t coefficient;
-    for (int d = 0; d < access->count; d++) {
-        if (expr_reads_memory(access->indices[d]) || expr_divides(access->indices[d])) return false;
-        for (int i = 0; i < loop->rank; i++)
-            if (!linear_in(access->indices[d], loop->iters[i], &coefficient)) return false;
-    }
-    return access_in_runs(loop, access, fast) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT;
+    return common_vector(facts, loop, accesses, fast, target, via_is(loop->origin, VIA_SHIFTED));
 }
 
 Expr *tile_corner(Arena *arena, const Facts *facts, const TileLoop *loop, Expr *index, bool largest) {
@@ -355,14 +356,14 @@ static bool never_inside(const Facts *facts, const TileLoop *loop, const TileAcc
 
 bool loop_shifts(const Facts *facts, const TileLoop *loop, const TileAccessVec *accesses, int fast,
                  const Target *target) {
-    enum { MOST_BYTES = 2 };   // of an element: of wider ones there are too few in two vectors
+    enum { FEWEST = 8 };   // elements: of fewer, two vectors are no gain
     const Expr *load = tile_move(facts_arena(facts), loop);
-    if (!load || type_bytes(load->type) > MOST_BYTES || type_bits(load->type) < 8) return false;
-    int64_t vector = target->vector_bytes / type_bytes(load->type);
+    int64_t vector = load ? target->vector_bytes / type_bytes(load->type) : 1;
     bool can = false;
+    if (vector < FEWEST) return false;
     VEC_EACH (const TileAccess, access, accesses)
-        can |= access->load == load && can_shift(loop, access, fast) && !never_inside(facts, loop, access, vector);
-    return can && common_vector(facts, loop, accesses, fast, target, load) == vector;
+        can |= can_shift(facts, loop, access, fast) && !never_inside(facts, loop, access, vector);
+    return can && common_vector(facts, loop, accesses, fast, target, true) == vector;
 }
 
 bool loop_has_transposed_side(const TileLoop *loop, const TileAccessVec *accesses, int fast) {

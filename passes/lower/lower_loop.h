@@ -15,7 +15,7 @@ typedef struct Version {
     int fast;
     int64_t vector;                  // n
     int64_t from, values;            // first value and number of values of the thread that this version executes
-    bool inside;                     // the whole tile was tested: no guards
+    bool inside;                     // the whole tile was tested: no guards (@via(shifted): its columns)
     Expr *group;                     // q
     Expr *element;                   // e, or constant 0
     Expr *index_[LAYOUT_MAX_RANK];   // the loop's iterators at the current element

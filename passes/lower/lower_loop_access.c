@@ -113,7 +113,7 @@ static void load_group(Version *version, const TileAccess *access, Block *out) {
     Arena *arena = version->arena;
     Span loc = version->loop->origin->loc;
     Buf *local = new_temporary(version, access, out);
-    if (access_is_shifted(version->lower->facts, version->loop, access)) {
+    if (access_is_shifted(version->lower->facts, version->loop, access, version->fast)) {
         load_shifted(version, access, local, out);
         map_put(version->temporaries, access->load, local);
         return;

@@ -43,7 +43,7 @@ Expr *whole_tile_inside(Version *version) {
 
 const TileAccess *shifted_access(const Version *version) {
     VEC_EACH (const TileAccess, access, version->accesses)
-        if (access_is_shifted(version->lower->facts, version->loop, access)) {
+        if (access_is_shifted(version->lower->facts, version->loop, access, version->fast)) {
             int64_t bytes = version->vector * type_bytes(access->buf->type);
             return bytes == version->lower->target->vector_bytes ? access : NULL;
         }

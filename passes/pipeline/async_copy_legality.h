@@ -22,7 +22,7 @@ Buf *async_target(const Stmt *stmt);
 Buf *loaded_tile(const Stmt *stmt);
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);
-// The last of the loads, from statement `at` on, that fill the buffer together: `at` where it fills all of it. Else they are
+// The last of the loads, from statement `at` on, that between them fill the buffer: `at` where it fills all of it. Else they are
 // copies to pieces that do not overlap, with scalars between them. -1: they leave some of it out.
 int fill_end(const Block *block, int at, const Buf *buf);
 

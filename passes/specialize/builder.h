@@ -312,20 +312,23 @@ static inline Expr *persistent_ctas(RoleBuilder *p) {
     return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
 
-static inline Expr *as_small_tiles(Mapper *mapper, Expr *expr) {
-    enum { SMALL = 16 };
+// A product of numbers of tiles, with those of small tiles, which are as many or more. Larger divisors than those of tiles are
+// slices of k.
+static inline Expr *as_small_tiles(Arena *arena, Expr *count) {
+    enum { SMALL = 16, LARGEST = 256 };
     int64_t tile;
-    if (!is_expr_call(expr, OP_CEILDIV) || !expr_const(ARG(expr, CEILDIV, b).value, &tile) || tile <= SMALL)
-        return expr;
-    return e_call2(mapper->arena, OP_CEILDIV, ARG(expr, CEILDIV, a).value, e_int(mapper->arena, SMALL));
+    if (is_binary(count, BIN_MUL))
+        return e_mul(arena, as_small_tiles(arena, count->binary.a), as_small_tiles(arena, count->binary.b));
+    if (!is_expr_call(count, OP_CEILDIV) || !expr_const(ARG(count, CEILDIV, b).value, &tile)) return count;
+    Expr *of = as_small_tiles(arena, ARG(count, CEILDIV, a).value);
+    return e_call2(arena, OP_CEILDIV, of, e_int(arena, tile > SMALL && tile <= LARGEST ? SMALL : tile));
 }
 
-// Tile numbers fit 32 bits. The launch of a persistent grid does not reject larger numbers; that of a plain grid does. The condition is
-// that of small tiles, which is stronger and the same for all tiles that a launch chooses among.
+// Tile numbers fit 32 bits. The launch of a persistent grid does not reject larger numbers; that of a plain grid does. The
+// condition is that of small tiles: it implies the kernel's own, and all tiles that a launch chooses among have it in common.
 static inline void want_few_tiles(PassContext *context, Func *kernel, const Stmt *grid) {
     Arena *a = context->arena;
-    Mapper mapper = {.arena = a, .expr = as_small_tiles};
-    Expr *tiles = map_expr(&mapper, grid->grid.iters[0].end);
+    Expr *tiles = as_small_tiles(a, grid->grid.iters[0].end);
     kernel->when = e_both(a, kernel->when, e_lt(a, tiles, e_int(a, context->target->max_grid)));
 }
 
