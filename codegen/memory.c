@@ -70,7 +70,8 @@ static void emit_vector_move(Gen *gen, const OpCall *call) {
 enum { UNIT_WORDS = 4, WORD_BYTES = 4 };
 
 // The words of the unit at an address; zeros where the condition is false (NULL: it never is). Without a branch, so that loads of
-// several places are asked for at once.
+// several places are asked for at once. (That the unit lies in the tensor is not in `inside` but a branch around this: LLVM moves no call
+// of asm out of it.)
 static void load_unit(Gen *gen, const Buf *from, Value address, Value inside, Value words[UNIT_WORDS]) {
     bool constant = buf_is_constant(from) && !gen->kernel.waits_for_launch;
     LLVMTypeRef types[UNIT_WORDS] = {gen->types.i32, gen->types.i32, gen->types.i32, gen->types.i32};

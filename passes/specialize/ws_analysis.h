@@ -6,8 +6,8 @@
 
 typedef struct TileRing TileRing;
 
-typedef struct
-    LiveRange {   // a copy that fills a tile, or those to its pieces, and the statements of its block that use it
+// A copy that fills a tile, or those to its pieces, and the statements of its block that use it.
+typedef struct LiveRange {
     const Block *block;
     int at, filled, first, last;   // the first and last copy; uses; first -1: no use
 } LiveRange;
@@ -69,7 +69,7 @@ Buf *filled_tile(const RolePlan *plan,
 const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range);   // the first one
 // Whether statement `i` of its block is one of them.
 bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const LiveRange *range, int i);
-// The live range that the load of the tile begins.
+// The live range that the load helps to fill.
 const LiveRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load);
 bool loads_tile(const Stmt *stmt, void *user);   // for block_any
 // Threads of the producer load it, since TMA cannot: a gather, other types or places.

@@ -85,7 +85,7 @@ static void to_tile(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (tile) block_push(a, out, s_decl(a, tile));
 }
 
-static bool multiplies_by_wgmma(Arena *arena, const Target *target, const Func *kernel) {
+static bool all_can_be_wgmma(Arena *arena, const Target *target, const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         WgmmaInfo info;
         if (is_call(stmt, OP_GEMM) && wgmma_problem(arena, target, stmt, &info)) return false;
@@ -102,7 +102,7 @@ bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel) {
         add_tile(&tiles, arena, gemm.b, true);
     }
     StmtMapper mapper = {.arena = arena, .stmt = to_tile, .user = &tiles};
-    return rewrite_block(&mapper, &kernel->body) && multiplies_by_wgmma(arena, target, kernel);
+    return rewrite_block(&mapper, &kernel->body) && all_can_be_wgmma(arena, target, kernel);
 }
 
 OperandLack operands_lack(const Func *kernel) {
