@@ -265,8 +265,8 @@ int64_t loop_atomics(const TileLoop *loop, const TileAccessVec *accesses, int fa
     return most;
 }
 
-// The access is the load of a move that can be made of shifted vectors. Its indices are computed outside of the tensor, too, and no
-// other load is guarded where the tile is inside.
+// The access is the load of a move that can be made of shifted vectors. Its indices are computed where its condition does not hold,
+// too.
 static bool can_shift(const Facts *facts, const TileLoop *loop, const TileAccess *access, int fast) {
     enum { MOST_BYTES = 4 };   // of an element: the shift is one of 32-bit words
     int64_t coefficient;
@@ -274,9 +274,10 @@ static bool can_shift(const Facts *facts, const TileLoop *loop, const TileAccess
     if (type_bytes(access->buf->type) > MOST_BYTES || type_bits(access->buf->type) < 8) return false;
     if (access->condition && expr_reads_memory(access->condition)) return false;
     for (int d = 0; d < access->count; d++) {
-        if (expr_reads_memory(access->indices[d]) || expr_divides(access->indices[d])) return false;
+        const Expr *index = access->indices[d];
+        if (access->condition && (expr_reads_memory(index) || expr_divides(index))) return false;
         for (int i = 0; i < loop->rank; i++)
-            if (!linear_in(access->indices[d], loop->iters[i], &coefficient)) return false;
+            if (!linear_in(index, loop->iters[i], &coefficient)) return false;
     }
     return access_in_runs(loop, access, fast) && access_stride(access, loop->iters[fast]) == STRIDE_UNIT;
 }

@@ -175,9 +175,8 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
     }
     const TileAccess *shifted = shifted_access(&version);
     bool two = shifted || needs_two_versions(&version);
-    Expr *whole = NULL;
-    if (shifted) whole = units_inside(arena, lower->facts, loop, shifted, version.vector);
-    else if (two) whole = whole_tile_inside(&version);
+    Expr *whole = two ? whole_tile_inside(&version, shifted) : NULL;
+    if (shifted) whole = e_both(arena, whole, units_inside(arena, lower->facts, loop, shifted, version.vector));
     facts_release(lower->facts, mark);
     leave_out(&version);
     if (!two) {

@@ -59,8 +59,8 @@ void start_group(Version *version, Block *out);
 bool guard_is_uniform(const Version *version, const TileAccess *access);   // the same for all elements of a group
 bool needs_two_versions(const Version *version);
 const TileAccess *shifted_access(const Version *version);   // the load of @via(shifted). NULL: none
-// The condition that every guarded access is inside for the whole tile. NULL: none.
-Expr *whole_tile_inside(Version *version);
+// The condition that every guarded access, `except` left out (NULL: none is), is inside for the whole tile. NULL: no condition.
+Expr *whole_tile_inside(Version *version, const TileAccess *except);
 
 // If a warp can test that no thread has work in the loop: the block under that test.
 Block *unless_skipped(const Version *version, Block *out);

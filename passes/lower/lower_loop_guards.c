@@ -22,12 +22,12 @@ bool guard_is_uniform(const Version *version, const TileAccess *access) {
     return true;
 }
 
-Expr *whole_tile_inside(Version *version) {
+Expr *whole_tile_inside(Version *version, const TileAccess *except) {
     Arena *arena = version->arena;
     Facts *facts = version->lower->facts;
     Expr *all = NULL;
     VEC_EACH (const TileAccess, access, version->accesses) {
-        if (access->buf->scope != SCOPE_GLOBAL) continue;
+        if (access->buf->scope != SCOPE_GLOBAL || access == except) continue;
         if (access->is_local) return NULL;
         for (int d = 0; d < access->count; d++) {
             Expr *high = tile_corner(arena, facts, version->loop, access->indices[d], true);
