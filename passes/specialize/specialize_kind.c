@@ -10,7 +10,17 @@
 
 // ---- can it? ----
 
-// A loop of TMA copies, then MMAs by wgmma of their tiles, and scalars.
+static bool multiplies_before(const Stmt *loop, const Stmt *copy) {
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        GemmOp gemm;
+        if (stmt == copy) break;
+        if (match_gemm(stmt, &gemm) && (gemm.a->buf == copy_of(copy).dst->buf || gemm.b->buf == copy_of(copy).dst->buf))
+            return true;
+    }
+    return false;
+}
+
+// A loop of TMA copies, MMAs by wgmma of their tiles, each behind its copies, and scalars.
 static bool loop_multiplies(Arena *arena, const Target *target, const Stmt *loop) {
     int copies = 0, gemms = 0;
     if (loop_stages(loop) < 2 || !loop_is_plain(loop)) return false;
@@ -18,7 +28,7 @@ static bool loop_multiplies(Arena *arena, const Target *target, const Stmt *loop
         WgmmaInfo info;
         if (is_scalar(stmt)) continue;
         if (is_call(stmt, OP_COPY)) {
-            if (gemms > 0 || tma_load_problem(target, stmt)) return false;
+            if (multiplies_before(loop, stmt) || tma_load_problem(target, stmt)) return false;
             copies++;
         } else {
             if (!is_call(stmt, OP_GEMM) || wgmma_problem(arena, target, stmt, &info)) return false;

@@ -111,7 +111,15 @@ static bool reads_others(PackedVec *operands, const Func *kernel) {
     return false;
 }
 
-// All that the kernel copies to shared memory. False: it is not of this form.
+static bool add_copies(PackedVec *operands, const Func *kernel, const Buf *of, Map *const vars[2]) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_global_to_shared_copy(stmt) || copy_of(stmt).src->buf != of) continue;
+        if (!add_operand(operands, kernel, stmt, vars)) return false;
+    }
+    return true;
+}
+
+// All that the kernel copies to shared memory, in the order of its parameters. False: it is not of this form.
 static bool find_operands(Arena *arena, const Target *target, const Func *kernel, PackedVec *operands) {
     const Stmt *grid = func_grid(kernel);
     *operands = (PackedVec){0};
@@ -120,9 +128,11 @@ static bool find_operands(Arena *arena, const Target *target, const Func *kernel
     Map *const vars[] = {vars_of(arena, kernel, 0), vars_of(arena, kernel, 1)};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (is_addition(stmt) || is_shared_to_global_copy(stmt)) return false;
-        if (!is_global_to_shared_copy(stmt)) continue;
-        if (tma_load_problem(target, stmt) || !add_operand(operands, kernel, stmt, vars)) return false;
+        if (is_global_to_shared_copy(stmt) && (!copy_of(stmt).src->buf->is_param || tma_load_problem(target, stmt)))
+            return false;
     }
+    VEC_EACH (const Param, param, &kernel->params)
+        if (param->buf && !add_copies(operands, kernel, param->buf, vars)) return false;
     return operands->count > 0 && !reads_others(operands, kernel);
 }
 
