@@ -18,8 +18,8 @@
 // simplified by them.
 //
 // Contraction. The language says that `a * b + c` contracts in a pass, so that emulator and device round alike: here
-// f32 and f64 sums of a product become `fma`, outside of `ieee(...)`; and exp(x) of f32 becomes exp2(x * log2(e)),
-// which is how the language defines it.
+// f32 and f64 sums of a product become `fma`, outside of `ieee(...)`, also of a product that a let of the same block
+// names for this one sum; and exp(x) of f32 becomes exp2(x * log2(e)), which is how the language defines it.
 #include "passes/analysis/tile_loop.h"
 #include "passes/analysis/util.h"
 #include "passes/tile/tile.h"
@@ -28,7 +28,9 @@ typedef struct Simplifier {
     PassContext *context;
     Arena *arena;
     Facts *facts;
-    Subst *copies;   // lets that are constants or names
+    Subst *copies;          // lets that are constants or names
+    Map *used, *several;    // variables that are used, and more than once
+    VEC(Stmt *) products;   // lets of products that would have the same value here
     bool changed;
 } Simplifier;
 
@@ -50,27 +52,38 @@ static bool find_ieee(Visitor *visitor, Expr *expr) {
     return false;
 }
 
-static bool is_product(const Expr *expr, const Map *kept) {
-    return is_binary(expr, BIN_MUL) && !map_has(kept, expr);
+typedef struct Contraction {
+    const Simplifier *s;
+    Map *kept;   // what ieee() has
+} Contraction;
+
+// The product that the operand of a sum is; NULL: none.
+static const Expr *product_of(const Contraction *contraction, const Expr *expr) {
+    if (expr->kind == EXPR_VAR)
+        VEC_EACH_PTR (Stmt, let, &contraction->s->products)
+            if (let->let.var == expr->var) return let->let.value;
+    return is_binary(expr, BIN_MUL) && !map_has(contraction->kept, expr) ? expr : NULL;
 }
 
 static Expr *fma_of(Arena *arena, Expr *a, Expr *b, Expr *c) {
     return E_CALL(arena, OP_FMA, arg_value(a), arg_value(b), arg_value(c));
 }
 
-static Expr *contract_sum(Arena *arena, Expr *sum, const Map *kept) {
+static Expr *contract_sum(Arena *arena, Expr *sum, const Contraction *contraction) {
     Expr *a = sum->binary.a, *b = sum->binary.b;
     bool minus = sum->binary.op == BIN_SUB;
-    if (is_product(a, kept)) return fma_of(arena, a->binary.a, a->binary.b, minus ? e_unary(arena, UNARY_NEG, b) : b);
-    if (!is_product(b, kept)) return sum;
-    Expr *factor = minus ? e_unary(arena, UNARY_NEG, b->binary.a) : b->binary.a;
-    return fma_of(arena, factor, b->binary.b, a);
+    const Expr *product = product_of(contraction, a);
+    if (product) return fma_of(arena, product->binary.a, product->binary.b, minus ? e_unary(arena, UNARY_NEG, b) : b);
+    product = product_of(contraction, b);
+    if (!product) return sum;
+    Expr *factor = minus ? e_unary(arena, UNARY_NEG, product->binary.a) : product->binary.a;
+    return fma_of(arena, factor, product->binary.b, a);
 }
 
 static Expr *contract_node(Mapper *mapper, Expr *expr) {
-    const Map *kept = mapper->user;
-    if ((expr->type != TYPE_F32 && expr->type != TYPE_F64) || map_has(kept, expr)) return expr;
-    if (is_binary(expr, BIN_ADD) || is_binary(expr, BIN_SUB)) return contract_sum(mapper->arena, expr, kept);
+    const Contraction *contraction = mapper->user;
+    if ((expr->type != TYPE_F32 && expr->type != TYPE_F64) || map_has(contraction->kept, expr)) return expr;
+    if (is_binary(expr, BIN_ADD) || is_binary(expr, BIN_SUB)) return contract_sum(mapper->arena, expr, contraction);
     if (is_expr_call(expr, OP_EXP) && expr->type == TYPE_F32) {
         Expr *scale = e_float(mapper->arena, TYPE_F32, log2_e);
         return e_call1(mapper->arena, OP_EXP2, e_binary(mapper->arena, BIN_MUL, expr->call.args[0].value, scale));
@@ -83,11 +96,41 @@ static bool is_float(const Expr *expr, const void *what) {
     return type_is_float(expr->type);
 }
 
-static Expr *contract(Arena *arena, Expr *expr) {
+static Expr *contract(const Simplifier *s, Expr *expr) {
     if (!any_expr(expr, is_float, NULL)) return expr;
-    Map *kept = map_new(arena);
-    visit_expr(&(Visitor){.expr = find_ieee, .user = kept}, expr);
-    return map_expr(&(Mapper){.arena = arena, .expr = contract_node, .user = kept}, expr);
+    Contraction contraction = {s, map_new(s->arena)};
+    visit_expr(&(Visitor){.expr = find_ieee, .user = contraction.kept}, expr);
+    return map_expr(&(Mapper){.arena = s->arena, .expr = contract_node, .user = &contraction}, expr);
+}
+
+// ---- products with a name ----
+
+static void add_product(Simplifier *s, Stmt *let) {
+    bool rounds = let->let.var->type == TYPE_F32 || let->let.var->type == TYPE_F64;
+    if (rounds && is_binary(let->let.value, BIN_MUL) && !map_has(s->several, let->let.var))
+        vec_push(s->arena, &s->products, let);
+}
+
+static bool reads_buf(const Expr *expr, const void *root) {
+    return expr->kind == EXPR_LOAD && buf_root(expr->load.buf) == root;
+}
+
+// Behind the statement. What others do than to store to a buffer may change anything.
+static void drop_products(Simplifier *s, const Stmt *stmt) {
+    int kept = 0;
+    if (stmt->kind == STMT_LET || stmt->kind == STMT_DECL) return;
+    for (int i = 0; i < s->products.count && stmt->kind == STMT_STORE; i++) {
+        Stmt *let = s->products.items[i];
+        if (!any_expr(let->let.value, reads_buf, buf_root(stmt->store.buf))) s->products.items[kept++] = let;
+    }
+    s->products.count = kept;
+}
+
+static bool count_use(Visitor *visitor, Expr *expr) {
+    Simplifier *s = visitor->user;
+    if (expr->kind != EXPR_VAR) return true;
+    map_put(map_has(s->used, expr->var) ? s->several : s->used, expr->var, s);
+    return true;
 }
 
 // ---- expressions ----
@@ -138,7 +181,7 @@ static Expr *simplified(Simplifier *s, Expr *expr) {
     Hiding hiding = {subst_new(s->arena), false};
     Mapper hide = {.arena = s->arena, .expr = hide_iterators, .user = &hiding};
     Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
-    Expr *result = contract(s->arena, simplify_expr(s->arena, s->facts, hidden));
+    Expr *result = contract(s, simplify_expr(s->arena, s->facts, hidden));
     if (hiding.any) result = subst_expr(hiding.shown, result);
     result = map_expr(&(Mapper){.arena = s->arena, .expr = drop_outside}, result);
     return expr_equal(result, expr) ? expr : result;
@@ -231,6 +274,7 @@ static void simplify_let(Simplifier *s, Stmt *stmt) {
     if (is_name_or_constant(stmt->let.value)) subst_var(s->copies, stmt->let.var, stmt->let.value);
     else if (expr_is_stable(stmt->let.value)) facts_bind(s->facts, stmt->let.var, stmt->let.value);
     else bind_range(s, stmt->let.var, stmt->let.value);
+    add_product(s, stmt);
 }
 
 // A block under the condition or its negation.
@@ -491,7 +535,12 @@ static void simplify_stmt(Simplifier *s, Stmt *stmt, Block *out) {
 static void simplify_block(Simplifier *s, Block *block) {
     Block out = {0};
     int mark = facts_mark(s->facts);
-    FOR_EACH_ITEM (stmt, block) simplify_stmt(s, stmt, &out);
+    s->products.count = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        simplify_stmt(s, stmt, &out);
+        drop_products(s, stmt);
+    }
+    s->products.count = 0;
     facts_release(s->facts, mark);
     *block = out;
 }
@@ -538,6 +587,8 @@ static bool sweep_over(Arena *arena, Func *kernel) {
 bool pass_simplify(PassContext *context, Func *kernel) {
     Simplifier s = {.context = context, .arena = context->arena, .copies = subst_new(context->arena)};
     s.facts = facts_new(context->arena, kernel);
+    s.used = map_new(context->arena), s.several = map_new(context->arena);
+    visit_block(&(Visitor){.expr = count_use, .user = &s}, &kernel->body);
     s.changed = bind_indices(context->arena, &kernel->body);
     s.changed |= kernel->stage == STAGE_TILE && join_pieces(context->arena, &kernel->body);
     simplify_block(&s, &kernel->body);

@@ -90,6 +90,49 @@ def one_loop(stmt, words):
     return stmt.kind == "loop" and stmt.word in words and len(stmt.iters) == 1 and not stmt.iters[0].step
 
 
+def is_parallel(stmt):
+    return stmt.kind == "loop" and stmt.word == "parallel"
+
+
+def pointwise(loops):
+    """Parallel loops whose statements store, and access what any of them writes only at their own element."""
+    its = [i.name for i in loops[0].iters]
+    tree = [loop.body for loop in loops]
+    if has_effect(tree) or any(n.kind == "do" or n.kind in ORDERED and n.kind != "let" for n in nodes(tree)):
+        return False
+    changed = {}
+    for n in nodes(tree):
+        if n.kind == "store":
+            if n.place.kind != "index" or n.place.base.kind != "name":
+                return False
+            changed[n.place.base.name] = n.place.indices
+    if any([i.kind == "name" and i.name for i in at if isinstance(i, Node)] != its for at in changed.values()):
+        return False
+    inside = {id(n.base) for n in nodes(tree) if n.kind == "index" and n.base.kind == "name" and n.base.name in changed and
+              [i.kind == "name" and i.name for i in n.indices if isinstance(i, Node)] == its}
+    return all(id(n) in inside for n in nodes(tree) if n.kind == "name" and n.name in changed)
+
+
+def always(value):
+    """The operands that are computed whatever the others are."""
+    yield value
+    if value.kind == "binary" and value.op not in ("&&", "||"):
+        yield from always(value.a)
+        yield from always(value.b)
+    if value.kind == "unary":
+        yield from always(value.a)
+    if value.kind == "call":
+        for _, arg in value.args:
+            if isinstance(arg, Node):
+                yield from always(arg)
+
+
+def regrouped(index):
+    if isinstance(index, Node) and index.kind == "binary" and index.op == "+" and index.a.kind == "binary" and index.a.op == "+":
+        return Node("binary", op="+", a=index.a.a, b=Node("binary", op="+", a=index.a.b, b=index.b))
+    return index
+
+
 class Rewriter:
 
     def __init__(self, items, random):
@@ -97,7 +140,7 @@ class Rewriter:
         self.macros = {item.name: item for item in items if item.kind == "macro"}
         self.shapes = {d.name: d for item in items for d in nodes(item.body if hasattr(item, "body") else []) if d.kind == "decl"}
         self.rewrites = [self.unrolled, self.split, self.inlined, self.expanded, self.inverted, self.by_elements, self.exchanged, self.wrapped,
-                         self.other_loop]
+                         self.other_loop, self.fissioned, self.fused, self.temporary]
 
     def name(self, prefix):
         self.fresh += 1
@@ -129,8 +172,8 @@ class Rewriter:
             return None
         return [stmt], [Node("block", body=replaced(stmt.body, stmt.iters[0].name, typed(k))) for k in range(stmt.iters[0].end.value)]
 
-    def split(self, stmts, at):
-        """A loop as two."""
+    def split(self, stmts, at, same=False):
+        """A loop as two, of one kind or not."""
         stmt = stmts[at]
         if not one_loop(stmt, ("for", "pipelined")) or breaks(stmt.body) or stmt.iters[0].begin is not None:
             return None
@@ -139,10 +182,15 @@ class Rewriter:
         first.iters[0].end = name_of(middle)
         second.iters[0].begin, second.iters[0].end = name_of(middle), name_of(end)
         bound = Node("call", name="i64", args=[(None, stmt.iters[0].end)])
-        cut = Node("call", name="min", args=[(None, name_of(end)), (None, typed(self.random.randint(0, 3)))])
-        if second.word == "pipelined":
+        number_ = self.random.randint(0, 3)
+        cut = self.random.choice([Node("call", name="min", args=[(None, name_of(end)), (None, typed(number_))]),
+                                  Node("binary", op="/", a=name_of(end), b=number(number_ + 1))])
+        if second.word == "pipelined" and not same:
             second.word, second.options = "for", []
         return [stmt], [Node("let", name=end, value=bound), Node("let", name=middle, value=cut), first, second]
+
+    def cut(self, stmts, at):
+        return self.split(stmts, at, same=True)
 
     def inlined(self, stmts, at):
         """A let in place of its name, where nothing that it reads changes."""
@@ -235,12 +283,62 @@ class Rewriter:
         new.options = [Node("option", name="stages", value=number(self.random.randint(1, 4)))] if new.word == "pipelined" else []
         return [stmt], [new]
 
+    def fissioned(self, stmts, at):
+        """A parallel loop of several statements as two."""
+        stmt = stmts[at]
+        if not is_parallel(stmt) or len(stmt.body) < 2 or not pointwise([stmt]):
+            return None
+        cut = self.random.randint(1, len(stmt.body) - 1)
+        if declared(stmt.body[:cut]) & names(stmt.body[cut:]):
+            return None
+        first, second = (Node("loop", word="parallel", iters=copy.deepcopy(stmt.iters), options=copy.deepcopy(stmt.options), body=body_)
+                         for body_ in (stmt.body[:cut], stmt.body[cut:]))
+        return [stmt], [first, second]
+
+    def fused(self, stmts, at):
+        """Two parallel loops over the same elements as one."""
+        if at + 1 >= len(stmts) or not (is_parallel(stmts[at]) and is_parallel(stmts[at + 1])):
+            return None
+        a, b = stmts[at], copy.deepcopy(stmts[at + 1])
+        if len(a.iters) != len(b.iters) or declared(a.body) & (declared(b.body) | names(b.body)):
+            return None
+        for i, j in zip(a.iters, b.iters):
+            if j.name != i.name and (i.name in names(b) or i.name in declared(b)):
+                return None
+            b.body = replaced(b.body, j.name, name_of(i.name))
+        if not pointwise([a, Node("loop", word="parallel", iters=a.iters, options=[], body=b.body)]):
+            return None
+        if [(text(i.end), i.begin, i.step) for i in a.iters] != [(text(j.end), j.begin, j.step) for j in b.iters]:
+            return None
+        return [a, stmts[at + 1]], [Node("loop", word="parallel", iters=a.iters, options=[], body=a.body + b.body)]
+
+    def temporary(self, stmts, at):
+        """A name for an operand of a stored value."""
+        stmt = stmts[at]
+        if stmt.kind != "store" or stmt.place.kind != "index" or has_effect(stmt):
+            return None
+        found = [n for n in always(stmt.value) if n.kind == "binary" and n.op in "+-*/" and has(n, "index") and n is not stmt.value]
+        if not found:
+            return None
+        value = self.random.choice(found)
+        let = Node("let", name=self.name("term"), value=copy.deepcopy(value))
+        value.__dict__ = name_of(let.name).__dict__
+        return [stmt], [let, stmt]
+
     # ---- everywhere ----
+    MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
     def commuted(self, tree):
-        """Operands of + * & | ^ == != min max the other way round."""
+        """Operands of + * & | ^ == != < <= > >= min max the other way round; c ? a : b as !c ? b : a; a + b + c as a + (b + c) in indices."""
         for n in nodes(tree):
             if n.kind == "binary" and n.op in ("+", "*", "&", "|", "^", "==", "!=") and self.random.random() < 0.3 and not has_effect(n):
                 n.a, n.b = n.b, n.a
+            if n.kind == "binary" and n.op in self.MIRRORED and self.random.random() < 0.3 and not has_effect(n):
+                n.op, n.a, n.b = self.MIRRORED[n.op], n.b, n.a
+            if n.kind == "choose" and self.random.random() < 0.2 and not has_effect(n):
+                n.condition, n.yes, n.no = Node("unary", op="!", a=n.condition), n.no, n.yes
+            if n.kind == "index" and self.random.random() < 0.3 and not has_effect(n):
+                n.indices = [regrouped(i) for i in n.indices]
             if n.kind == "call" and n.name in ("min", "max") and self.random.random() < 0.3:
                 n.args = n.args[::-1]
 
