@@ -9,7 +9,7 @@ static bool is_own_memory(const Expr *e, const void *unused) {
     return e->kind == EXPR_LOAD && e->load.buf->scope != SCOPE_GLOBAL;
 }
 
-bool is_scalar(const Stmt *stmt) {
+bool each_cta_runs(const Stmt *stmt) {
     if (stmt->kind == STMT_LET) return !any_expr(stmt->let.value, is_own_memory, NULL);
     return stmt->kind == STMT_DECL || stmt->kind == STMT_ASSUME;
 }
@@ -26,7 +26,7 @@ static bool loop_serves(const Stmt *loop, KLoop *out) {
     if (loop->loop.count != 1 || !expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         GemmOp gemm;
-        if ((is_scalar(stmt) && stmt->kind != STMT_DECL) || fills_tile(stmt)) continue;
+        if ((each_cta_runs(stmt) && stmt->kind != STMT_DECL) || fills_tile(stmt)) continue;
         if (!match_gemm(stmt, &gemm) || (out->acc && out->acc != gemm.acc->buf)) return false;
         for (int a = OPERAND_INDEX(GEMM, acc) + 1; a < stmt->call.count; a++)
             if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
@@ -55,7 +55,7 @@ const char *find_k_loop(const Func *kernel, KLoop *out) {
         const Stmt *stmt = body->items[i];
         out->loc = stmt->loc;
         if (is_zero_fill(stmt) && fill_of(stmt).dst->buf == out->acc) zeroed++;
-        else if (!is_scalar(stmt)) return "a `fill` of 0 and names are all that it takes before the `pipelined` loop";
+        else if (!each_cta_runs(stmt)) return "a `fill` of 0 and names are all that it takes before the `pipelined` loop";
     }
     out->loc = body->items[out->loop]->loc;
     return zeroed == 1 ? NULL : "the accumulator does not begin with one `fill` of 0";

@@ -9,6 +9,6 @@ typedef struct KLoop {
 } KLoop;
 
 // A statement that each of the CTAs may run: names, declarations.
-bool is_scalar(const Stmt *stmt);
+bool each_cta_runs(const Stmt *stmt);
 // Why the steps cannot be shared; NULL: they can. What stands behind the loop is not looked at.
 const char *find_k_loop(const Func *kernel, KLoop *out);

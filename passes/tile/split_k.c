@@ -34,6 +34,7 @@
 #include "passes/analysis/util.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
+#include "passes/specialize/builder.h"
 #include "passes/tile/k_loop.h"
 #include "passes/tile/tile.h"
 #include <string.h>
@@ -151,7 +152,7 @@ static const char *find_pieces(const Func *kernel, KSlices *slices) {
     const Region *to = copy_of(body->items[slices->store]).dst;
     for (int i = k.loop + 1; i < body->count; i++) {
         const Stmt *stmt = body->items[i];
-        if (i == slices->store || is_scalar(stmt)) continue;
+        if (i == slices->store || each_cta_runs(stmt)) continue;
         if (i > slices->store || !epilogue_serves(stmt, slices->acc, to))
             return "a `fill` of 0, a `pipelined` loop of copies and one gemm, `parallel` loops that change each element "
                    "of its result, and a `copy` of it are all that it takes";
@@ -363,11 +364,17 @@ static bool has_names(const Func *kernel) {
     return has;
 }
 
-bool can_split_k_workspace(const Func *kernel) {
+// For all tiles, by what a launch knows. NULL: there is none.
+static Expr *launch_steps(Arena *arena, const Func *kernel, const KSlices *slices) {
+    const Block *body = &func_grid(kernel)->grid.body;
+    return common_trips(arena, body, body->items[slices->loop]);
+}
+
+bool can_split_k_workspace(Arena *arena, const Func *kernel) {
     KSlices slices;
     if (grid_claim(func_grid(kernel)).kind == CLAIM_DYNAMIC) return false;
     return !find_pieces(kernel, &slices) && !slices.epilogues && func_grid(kernel)->grid.count == 2 &&
-           result_of(kernel, &slices) && !kernel->when && !has_names(kernel);
+           result_of(kernel, &slices) && !kernel->when && !has_names(kernel) && launch_steps(arena, kernel, &slices);
 }
 
 // f32[count, M, N] for a result [M, N].
@@ -538,8 +545,7 @@ SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Modu
     const Stmt *grid = func_grid(program);
     const Buf *result = result_of(program, &slices)->buf;
     Var *count = var_new(arena, "slices", VAR_LET, TYPE_I64, program->loc);
-    Stmt *loop = grid->grid.body.items[slices.loop];
-    Expr *tiles = grid_tiles(arena, func_grid(program)), *steps = loop->loop.iters[0].end;
+    Expr *tiles = grid_tiles(arena, grid), *steps = launch_steps(arena, program, &slices);
     Stmt *let = s_let(arena, count, workspace_slices(arena, target, tiles, steps));
     Buf *slice = new_slices(arena, &slices, count, result);
     slice->is_scratch = true;

@@ -60,7 +60,7 @@ typedef struct SplitKWorkspace {
     Func *program;        // a variant of the kernel: the two launches
     Func *slices, *sum;   // kernels
 } SplitKWorkspace;
-bool can_split_k_workspace(const Func *kernel);
+bool can_split_k_workspace(Arena *arena, const Func *kernel);
 // For a kernel that can; the kernel is not changed. The program's condition is the kernel's and what its tensor maps
 // need. The new names do not occur in the module.
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel);
