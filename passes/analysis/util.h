@@ -4,6 +4,7 @@
 //
 //     util.c            properties of copies and gemms
 //     affine.c          integers as a constant plus multiples of unknowns
+//     live_ranges.c     where a fragment has a value that is used later
 //     kernel_walk.c     the statements of a kernel, with the facts known at each
 //     tile_loop.c       tile ops as loops; tile_accesses.c: their accesses; tile_vectors.c: runs and vector widths
 //     shared_access.c   shared memory accesses of warps, and their bank conflicts

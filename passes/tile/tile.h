@@ -9,6 +9,7 @@
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; operand_tiles.c: adds
 //                            tiles for operands that wgmma cannot read where they are
 //     fuse_loops.c           loops that go on where the one before ends become one
+//     merge_fragments.c      fragments that only hand elements on have no registers of their own
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
 //     repack.c               copies operands that TMA cannot load to workspace (no pass)
@@ -36,8 +37,9 @@ OperandLack operands_lack(const Func *kernel);
 // In place: gives them tiles. False: then not all products can be wgmma, and the kernel may be left changed.
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
 
-// ---- fuse_loops.c ----
+// ---- fuse_loops.c, merge_fragments.c ----
 bool fuse_loops(Arena *arena, Func *kernel);   // in place; true: something changed
+bool merge_fragments(Arena *arena, Func *kernel);
 
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed
