@@ -4,7 +4,7 @@
     plans.py TILEC SOURCE_DIR [--count 20] [--seed 1] [--only REGEX] [--target sm_90a] [--keep FOLDER]
 
 Of each family an example is rewritten --count times: other names of buffers, statements in another order where they share nothing,
-lets for terms of indices and values, lets in place, blocks, branches and operands exchanged, parallel loops split and fused, serial
+lets and fragments for terms of indices and values, lets in place, blocks, branches and operands exchanged, parallel loops split and fused, serial
 loops in two. What `plan` writes on the grid of each variant (order,
 claims, groups, or why there are none), which variants there are, with their tunables, and the mechanisms and hints that `select`
 leaves have to be the same. Exit 1 where they are not; the first difference is printed, and the source kept in --keep.
@@ -39,7 +39,7 @@ class Rewriter(rewrites.Rewriter):
     def __init__(self, items, random):
         super().__init__(items, random)
         self.rewrites = [self.inlined, self.expanded, self.inverted, self.exchanged, self.braces, self.named, self.fissioned,
-                         self.fused, self.temporary]
+                         self.fused, self.temporary, self.handed]
 
     def braces(self, stmts, at):
         return None if stmts[at].kind == "block" else self.wrapped(stmts, at)

@@ -140,7 +140,7 @@ class Rewriter:
         self.macros = {item.name: item for item in items if item.kind == "macro"}
         self.shapes = {d.name: d for item in items for d in nodes(item.body if hasattr(item, "body") else []) if d.kind == "decl"}
         self.rewrites = [self.unrolled, self.split, self.inlined, self.expanded, self.inverted, self.by_elements, self.exchanged, self.wrapped,
-                         self.other_loop, self.fissioned, self.fused, self.temporary]
+                         self.other_loop, self.fissioned, self.fused, self.temporary, self.handed]
 
     def name(self, prefix):
         self.fresh += 1
@@ -324,6 +324,25 @@ class Rewriter:
         let = Node("let", name=self.name("term"), value=copy.deepcopy(value))
         value.__dict__ = name_of(let.name).__dict__
         return [stmt], [let, stmt]
+
+    def handed(self, stmts, at):
+        """An operand of a stored value in a fragment, from a loop of its own."""
+        stmt = stmts[at]
+        if not is_parallel(stmt) or len(stmt.body) != 1 or stmt.body[0].kind != "store" or not pointwise([stmt]):
+            return None
+        store = stmt.body[0]
+        target = self.shapes.get(store.place.base.name)
+        found = [n for n in always(store.value) if n.kind == "binary" and n.op in "+-*/" and has(n, "index") and n is not store.value]
+        if not found or target is None or target.scope != "fragment" or target.type != "f32":
+            return None
+        value = self.random.choice(found)
+        name = self.name("held")
+        place = Node("index", base=name_of(name), indices=[name_of(i.name) for i in stmt.iters])
+        first = Node("loop", word="parallel", iters=copy.deepcopy(stmt.iters), options=[],
+                     body=[Node("store", place=copy.deepcopy(place), value=copy.deepcopy(value))])
+        decl = Node("decl", scope="fragment", name=name, type="f32", dims=[copy.deepcopy(i.end) for i in stmt.iters])
+        value.__dict__ = place.__dict__
+        return [stmt], [Node("decls", scope="fragment", decls=[decl]), first, stmt]
 
     # ---- everywhere ----
     MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
