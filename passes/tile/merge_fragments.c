@@ -100,7 +100,59 @@ static void undeclare(Arena *arena, Func *kernel, Buf *buf) {
     rewrite_block(&(StmtMapper){.arena = arena, .stmt = drop_decl, .user = buf}, &kernel->body);
 }
 
-// ---- (1) from one loop to another ----
+// Statements that use the fragment, a parallel loop being one.
+static int uses_of(Arena *arena, const Func *kernel, const Buf *buf) {
+    int uses = 0;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        Stmt alone = is_compound(stmt) ? stmt_alone(stmt) : *stmt;
+        if (stmt->kind != STMT_DECL) uses += stmt_touches(arena, &alone, buf);
+        if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);
+    }
+    return uses;
+}
+
+// ---- (1) from one loop to another, and within one ----
+
+typedef struct Named {
+    const Buf *buf;
+    Var *value;
+} Named;
+
+static Expr *named_value(Mapper *mapper, Expr *expr) {
+    const Named *named = mapper->user;
+    return expr->kind == EXPR_LOAD && expr->load.buf == named->buf ? e_var(mapper->arena, named->value) : NULL;
+}
+
+// `e[i, j] = ..;` of a fragment that nothing else than the loop uses, and of the loop only what comes behind.
+static bool can_name(Arena *arena, const Func *kernel, const Stmt *loop, int at) {
+    const Block *body = &loop->loop.body;
+    const Stmt *store = body->items[at];
+    if (store->kind != STMT_STORE || !is_free(store->store.buf) || !expr_is_pure(store->store.value)) return false;
+    const Buf *buf = store->store.buf;
+    if (store->store.value->type != buf->type || expr_uses_buf(store->store.value, buf)) return false;
+    if (!only_own_elements(loop, buf) || uses_of(arena, kernel, buf) != 1) return false;
+    for (int i = 0; i < body->count; i++)
+        if (i < at ? stmt_touches(arena, body->items[i], buf) : i > at && stmt_writes(arena, body->items[i], buf))
+            return false;
+    return true;
+}
+
+static bool name_values(Arena *arena, Func *kernel) {
+    FOR_EACH_STMT_MUT (loop, &kernel->body) {
+        Block *body = &loop->loop.body;
+        for (int i = 0; is_loop(loop, LOOP_PARALLEL) && i < body->count; i++) {
+            if (!can_name(arena, kernel, loop, i)) continue;
+            const Stmt *store = body->items[i];
+            Buf *buf = store->store.buf;
+            Named named = {buf, var_new(arena, buf->name, VAR_LET, buf->type, store->loc)};
+            body->items[i] = s_let(arena, named.value, store->store.value);
+            map_block(&(Mapper){.arena = arena, .replace = named_value, .user = &named}, body);
+            undeclare(arena, kernel, buf);
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool is_name(const Stmt *stmt) {
     return stmt->kind == STMT_LET || stmt->kind == STMT_DECL;
@@ -119,15 +171,10 @@ static bool leaves_operands(Arena *arena, const Stmt *loop, const Stmt *stmt, bo
 
 // The one statement behind the loop that uses the fragment, a loop of the same elements; -1: another thing uses it.
 static int reader_of(Arena *arena, const Func *kernel, const Block *block, int at, const Buf *buf) {
-    int reader = -1, uses = 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        Stmt alone = is_compound(stmt) ? stmt_alone(stmt) : *stmt;
-        if (stmt->kind != STMT_DECL) uses += stmt_touches(arena, &alone, buf);
-        if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);
-    }
+    int reader = -1;
     for (int i = at + 1; i < block->count && reader < 0; i++)
         if (block->items[i]->kind != STMT_DECL && stmt_touches(arena, block->items[i], buf)) reader = i;
-    if (uses != 2 || reader < 0 || !only_own_elements(block->items[reader], buf)) return -1;
+    if (uses_of(arena, kernel, buf) != 2 || reader < 0 || !only_own_elements(block->items[reader], buf)) return -1;
     if (stmt_writes(arena, block->items[reader], buf)) return -1;
     for (int i = at + 1; i <= reader; i++) {
         const Stmt *stmt = block->items[i];
@@ -137,27 +184,13 @@ static int reader_of(Arena *arena, const Func *kernel, const Block *block, int a
     return reader;
 }
 
-typedef struct Handed {
-    const Buf *buf;
-    Var *value;
-} Handed;
-
-static Expr *handed_value(Mapper *mapper, Expr *expr) {
-    const Handed *handed = mapper->user;
-    return expr->kind == EXPR_LOAD && expr->load.buf == handed->buf ? e_var(mapper->arena, handed->value) : NULL;
-}
-
+// Before what the other loop does, for the same elements.
 static void move_into(Arena *arena, const Stmt *from, Stmt *to) {
     Subst *subst = subst_new(arena);
     for (int d = 0; d < from->loop.count; d++)
         subst_var(subst, from->loop.iters[d].var, e_var(arena, to->loop.iters[d].var));
     Block body = {0};
     clone_block(arena, subst, &from->loop.body, &body);
-    Stmt *store = body.items[body.count - 1];
-    Handed handed = {store->store.buf,
-                     var_new(arena, store->store.buf->name, VAR_LET, store->store.buf->type, store->loc)};
-    body.items[body.count - 1] = s_let(arena, handed.value, store->store.value);
-    map_block(&(Mapper){.arena = arena, .replace = handed_value, .user = &handed}, &to->loop.body);
     block_append(arena, &body, &to->loop.body);
     to->loop.body = body;
 }
@@ -173,8 +206,7 @@ static bool hand_on(Arena *arena, Func *kernel, Block *block) {
         if (reader < 0) continue;
         move_into(arena, loop, block->items[reader]);
         block_remove(block, i);
-        undeclare(arena, kernel, buf);
-        return true;
+        return true;   // name_values finds it there
     }
     return false;
 }
@@ -237,7 +269,9 @@ bool merge_fragments(Arena *arena, Func *kernel) {
     bool changed = false;
     if (kernel->stage != STAGE_TILE || !func_grid(kernel) || func_has_roles(kernel) || has_channels(kernel))
         return false;
-    while (hand_on(arena, kernel, &kernel->body) || take_over(arena, kernel, &kernel->body)) changed = true;
+    while (name_values(arena, kernel) || hand_on(arena, kernel, &kernel->body) ||
+           take_over(arena, kernel, &kernel->body))
+        changed = true;
     return changed;
 }
 
