@@ -45,8 +45,11 @@ static int64_t call_elements(const Stmt *call) {   // of its largest fragment
     return most;
 }
 
+// For each statement that stores.
 static int64_t loop_elements(Arena *arena, const Stmt *loop) {
-    int64_t elements = 1, extent;
+    int64_t elements = 0, extent;
+    FOR_EACH_STMT (stmt, &loop->loop.body) elements += stmt->kind == STMT_STORE;
+    if (elements == 0) elements = 1;
     for (int i = 0; i < loop->loop.count; i++)
         if (expr_const(iter_trips(arena, &loop->loop.iters[i]), &extent)) elements *= extent;
     return elements;

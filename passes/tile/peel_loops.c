@@ -32,7 +32,7 @@
 //                                                                for (n in near .. plain) { ... }
 //                                                                for (n in plain .. end) { ... mask s ... }
 //
-// Not peeled: loops over a CTA's tiles; conditions on values that the iteration computes; loops with several such conditions; loops with a
+// Not peeled: conditions on values that the iteration computes; loops with several such conditions; loops with a
 // `break` (the next loop would continue).
 #include "ir/build.h"
 #include "ir/rewrite.h"
@@ -88,17 +88,6 @@ static bool is_bound_in(const Expr *expr, const void *body) {
     return expr->var->kind == VAR_MUTABLE;
 }
 
-// By the values of the names that the body binds before it.
-static Expr *opened(Arena *arena, const Block *body, int at, Expr *condition) {
-    Subst *subst = subst_new(arena);
-    for (int i = 0; i < at; i++) {
-        const Stmt *stmt = body->items[i];
-        if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value) && expr_is_pure(stmt->let.value))
-            subst_let(subst, stmt->let.var, stmt->let.value);
-    }
-    return subst_expr(subst, condition);
-}
-
 // Of one comparison, counted from 0 on. False: it does not depend on the index so, or may wrap around.
 static bool edge_of(Arena *arena, const Facts *facts, const Expr *e, const Var *index, Edges *edges) {
     int64_t in_a, in_b;
@@ -141,11 +130,11 @@ static Expr *within(Split *split, Facts *facts, const Iter *iter, Expr *least, E
 
 static void visit_loop(void *user, Stmt *stmt, const Facts *at) {
     Split *split = user;
-    if (!is_loop(stmt, LOOP_SERIAL) || stmt->loop.count != 1 || attr_get(stmt->attrs, ATTR_TILE_LOOP)) return;
+    if (!is_loop(stmt, LOOP_SERIAL) || stmt->loop.count != 1) return;
     const Iter *iter = &stmt->loop.iters[0];
     int rare = block_breaks(&stmt->loop.body) ? -1 : rare_at(&stmt->loop.body);
     if (rare < 0 || !expr_is_int(iter->step, 1) || !starts_products(&stmt->loop.body)) return;
-    Expr *condition = opened(split->arena, &stmt->loop.body, rare, stmt->loop.body.items[rare]->if_.condition);
+    Expr *condition = stmt->loop.body.items[rare]->if_.condition;
     if (any_expr(condition, is_bound_in, &stmt->loop.body)) return;
     Facts *facts = (Facts *)at;   // as it was when we return
     if (!prove(facts, e_ge(split->arena, iter->begin, e_int(split->arena, 0)))) return;
@@ -175,10 +164,9 @@ static Stmt *piece_of(Arena *arena, Stmt *loop, Expr *begin, Expr *end) {
 static void unwrap(Arena *arena, Block *body, int at) {
     const Stmt *rare = body->items[at];
     EXPECT(arena_failure(arena), is_rare(rare), "statement %d of the loop is no rare `if`", at);
-    Expr *condition = opened(arena, body, at, rare->if_.condition);
     block_remove(body, at);
     for (int i = 0; i < rare->if_.then.count; i++) block_insert(arena, body, at + i, rare->if_.then.items[i]);
-    block_insert(arena, body, 0, s_assume(arena, condition, rare->loc));
+    block_insert(arena, body, 0, s_assume(arena, rare->if_.condition, rare->loc));
 }
 
 static void push_rare(Arena *arena, Stmt *loop, Expr *begin, Expr *end, int rare, Block *out) {
