@@ -30,6 +30,7 @@ typedef struct Simplifier {
     Facts *facts;
     Subst *copies;          // lets that are constants or names
     Map *used, *several;    // variables that are used, and more than once
+    const Stmt *loop;       // the parallel loop; NULL: none
     VEC(Stmt *) products;   // lets of products that would have the same value here
     bool changed;
 } Simplifier;
@@ -133,6 +134,28 @@ static bool count_use(Visitor *visitor, Expr *expr) {
     return true;
 }
 
+// ---- comparisons ----
+
+// The number of the last iterator of the parallel loop in the expression; -1: none is.
+static int last_iterator(const Stmt *loop, const Expr *expr) {
+    int last = loop->loop.count - 1;
+    while (last >= 0 && !expr_uses_var(expr, loop->loop.iters[last].var)) last--;
+    return last;
+}
+
+// In a parallel loop the operand with the later iterator comes first: LLVM makes other code of `i >= j` than of `j <= i`.
+static Expr *turn_comparison(Mapper *mapper, Expr *expr) {
+    static const BinaryOp turned[][2] = {{BIN_LT, BIN_GT}, {BIN_GT, BIN_LT}, {BIN_LE, BIN_GE}, {BIN_GE, BIN_LE}};
+    if (expr->kind != EXPR_BINARY || !type_is_int(expr->binary.a->type)) return expr;
+    for (int i = 0; i < COUNT_OF(turned); i++) {
+        if (expr->binary.op != turned[i][0]) continue;
+        Expr *a = expr->binary.a, *b = expr->binary.b;
+        if (last_iterator(mapper->user, a) >= last_iterator(mapper->user, b)) return expr;
+        return e_binary(mapper->arena, turned[i][1], b, a);
+    }
+    return expr;
+}
+
 // ---- expressions ----
 
 // An iterator that indexes a fragment stays, also where a condition leaves it one value: the element is the executing
@@ -183,6 +206,8 @@ static Expr *simplified(Simplifier *s, Expr *expr) {
     Expr *hidden = map_expr(&hide, subst_expr(s->copies, expr));
     Expr *result = contract(s, simplify_expr(s->arena, s->facts, hidden));
     if (hiding.any) result = subst_expr(hiding.shown, result);
+    if (s->loop)
+        result = map_expr(&(Mapper){.arena = s->arena, .expr = turn_comparison, .user = (void *)s->loop}, result);
     result = map_expr(&(Mapper){.arena = s->arena, .expr = drop_outside}, result);
     return expr_equal(result, expr) ? expr : result;
 }
@@ -456,7 +481,10 @@ static void simplify_for(Simplifier *s, Stmt *stmt, Block *out) {
         facts_iter(s->facts, iter);   // only now: that an iteration runs at all is true inside of the loop alone
     }
     bool inlined = stmt->loop.body.count > 0 && drop_single_iters(s, stmt, single);
+    const Stmt *around = s->loop;
+    if (is_loop(stmt, LOOP_PARALLEL)) s->loop = stmt;
     simplify_block(s, &stmt->loop.body);
+    s->loop = around;
     join_gather(s, stmt);
     facts_release(s->facts, mark);
     if (stmt->loop.body.count == 0) s->changed = true;
