@@ -90,7 +90,7 @@ static void add_terms(Arena *arena, const Expr *expr, TextedVec *terms) {
     }
 }
 
-static bool turns(BinaryOp op) {
+static bool commutes(BinaryOp op) {
     return op == BIN_ADD || op == BIN_MUL || op == BIN_AND || op == BIN_OR || op == BIN_XOR || op == BIN_EQ ||
            op == BIN_NE;
 }
@@ -103,7 +103,7 @@ static Expr *in_order(Mapper *mapper, Expr *expr) {
         return e_select(arena, condition->unary.a, expr->select.no, expr->select.yes);
     if (is_binary(expr, BIN_GT)) return e_binary(arena, BIN_LT, expr->binary.b, expr->binary.a);
     if (is_binary(expr, BIN_GE)) return e_binary(arena, BIN_LE, expr->binary.b, expr->binary.a);
-    if (expr->kind != EXPR_BINARY || !turns(expr->binary.op)) return expr;
+    if (expr->kind != EXPR_BINARY || !commutes(expr->binary.op)) return expr;
     TextedVec terms = {0};
     add_terms(arena, expr, &terms);
     qsort(terms.items, (size_t)terms.count, sizeof *terms.items, by_text);

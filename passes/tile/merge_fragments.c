@@ -15,7 +15,8 @@
 //     copy(e, p);                                              copy(s, p);
 //
 // Which tiles fit, and in which groups of threads, depends on the registers of all fragments; so this comes before all
-// that asks. Kernels with roles or channels stay as they are written.
+// that asks. Kernels with roles or channels stay as they are written; so do those with a layout that the source gives, and
+// fragments of fewer than 32 bits: where layouts meet, such a one is the cheapest to convert.
 #include "ir/build.h"
 #include "ir/channels.h"
 #include "ir/match.h"
@@ -29,7 +30,8 @@
 
 // A fragment that the passes may have or leave out.
 static bool is_free(const Buf *buf) {
-    return buf->scope == SCOPE_FRAGMENT && !buf->layout && !buf->given && !buf->alias_of && !buf->attrs;
+    return buf->scope == SCOPE_FRAGMENT && type_bits(buf->type) >= 32 && !buf->layout && !buf->given &&
+           !buf->alias_of && !buf->attrs;
 }
 
 static bool runs_over(const Stmt *loop, const Buf *buf) {
@@ -265,10 +267,17 @@ static bool take_over(Arena *arena, Func *kernel, Block *block) {
     return false;
 }
 
+static bool gives_layouts(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT && stmt->decl->layout) return true;
+    return false;
+}
+
 bool merge_fragments(Arena *arena, Func *kernel) {
     bool changed = false;
     if (kernel->stage != STAGE_TILE || !func_grid(kernel) || func_has_roles(kernel) || has_channels(kernel))
         return false;
+    if (gives_layouts(kernel)) return false;
     while (name_values(arena, kernel) || hand_on(arena, kernel, &kernel->body) ||
            take_over(arena, kernel, &kernel->body))
         changed = true;

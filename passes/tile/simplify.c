@@ -144,14 +144,14 @@ static int last_iterator(const Stmt *loop, const Expr *expr) {
 }
 
 // In a parallel loop the operand with the later iterator comes first: LLVM makes other code of `i >= j` than of `j <= i`.
-static Expr *turn_comparison(Mapper *mapper, Expr *expr) {
-    static const BinaryOp turned[][2] = {{BIN_LT, BIN_GT}, {BIN_GT, BIN_LT}, {BIN_LE, BIN_GE}, {BIN_GE, BIN_LE}};
+static Expr *mirror_comparison(Mapper *mapper, Expr *expr) {
+    static const BinaryOp mirrored[][2] = {{BIN_LT, BIN_GT}, {BIN_GT, BIN_LT}, {BIN_LE, BIN_GE}, {BIN_GE, BIN_LE}};
     if (expr->kind != EXPR_BINARY || !type_is_int(expr->binary.a->type)) return expr;
-    for (int i = 0; i < COUNT_OF(turned); i++) {
-        if (expr->binary.op != turned[i][0]) continue;
+    for (int i = 0; i < COUNT_OF(mirrored); i++) {
+        if (expr->binary.op != mirrored[i][0]) continue;
         Expr *a = expr->binary.a, *b = expr->binary.b;
         if (last_iterator(mapper->user, a) >= last_iterator(mapper->user, b)) return expr;
-        return e_binary(mapper->arena, turned[i][1], b, a);
+        return e_binary(mapper->arena, mirrored[i][1], b, a);
     }
     return expr;
 }
@@ -207,7 +207,7 @@ static Expr *simplified(Simplifier *s, Expr *expr) {
     Expr *result = contract(s, simplify_expr(s->arena, s->facts, hidden));
     if (hiding.any) result = subst_expr(hiding.shown, result);
     if (s->loop)
-        result = map_expr(&(Mapper){.arena = s->arena, .expr = turn_comparison, .user = (void *)s->loop}, result);
+        result = map_expr(&(Mapper){.arena = s->arena, .expr = mirror_comparison, .user = (void *)s->loop}, result);
     result = map_expr(&(Mapper){.arena = s->arena, .expr = drop_outside}, result);
     return expr_equal(result, expr) ? expr : result;
 }
