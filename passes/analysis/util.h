@@ -46,6 +46,11 @@ const Stmt *gathering_store(const Stmt *loop);
 // The slot of the multi-buffered tile that a copy or gather fills; NULL: its tile has no slots.
 Expr *copy_slot(const Stmt *copy);
 
+// A name whose value is the same wherever it is computed, so that it may be computed earlier.
+static inline bool is_stable_let(const Stmt *stmt) {
+    return stmt->kind == STMT_LET && expr_is_stable(stmt->let.value) && expr_is_pure(stmt->let.value);
+}
+
 // Scalars and control flow, of which one thread can execute all that is in it.
 static inline bool is_control(const Stmt *stmt) {
     switch (stmt->kind) {

@@ -233,7 +233,8 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
     compare_splits(search, choice, answer.kernel, tile);
     if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
-    if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel)) add_candidate(search, choice, &choice->splits, &tile);
+    if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel))
+        add_candidate(search, choice, &choice->splits, &tile);
 }
 
 // The clocks of each problem from `first` on, by the evaluator that launches use.

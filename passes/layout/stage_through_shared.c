@@ -346,16 +346,11 @@ static bool runs_over(Arena *arena, Stmt *stmt, const Region *from, const Buf *t
     return true;
 }
 
-// It may stand between the loops and the store: they come after it.
-static bool is_scalar_let(const Stmt *stmt) {
-    return stmt->kind == STMT_LET && expr_is_stable(stmt->let.value) && expr_is_pure(stmt->let.value);
-}
-
 static bool mark_before(Arena *arena, const Block *block, int at) {
     CopyOp copy = copy_of(block->items[at]);
     bool changed = false;
     for (int i = at - 1; i >= 0; i--) {
-        if (is_scalar_let(block->items[i])) continue;
+        if (is_stable_let(block->items[i])) continue;   // the loops come after it
         if (!runs_over(arena, block->items[i], copy.src, copy.dst->buf)) break;
         if (attr_get(block->items[i]->attrs, ATTR_EPILOGUE_SUBTILE)) continue;
         attr_set_ints(arena, &block->items[i]->attrs, ATTR_EPILOGUE_SUBTILE, 0, NULL);

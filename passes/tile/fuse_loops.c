@@ -163,14 +163,10 @@ static bool same_stages(const Stmt *a, const Stmt *b) {
     return a->loop.kind == b->loop.kind && (x && y ? expr_equal(x, y) : x == y);
 }
 
-static bool is_let(const Stmt *stmt) {
-    return stmt->kind == STMT_LET && expr_is_stable(stmt->let.value) && expr_is_pure(stmt->let.value);
-}
-
 // The next loop, with names only before it; -1: none.
 static int next_loop(const Block *block, int at) {
     do at++;
-    while (at < block->count && is_let(block->items[at]));
+    while (at < block->count && is_stable_let(block->items[at]));
     return at < block->count && is_serial(block->items[at]) ? at : -1;
 }
 
@@ -206,9 +202,11 @@ static bool is_within(Arena *arena, const Facts *facts, Expr *middle, Expr *end)
            (provably(arena, facts, BIN_GE, a, zero) && is_within(arena, facts, b, end));
 }
 
-// Where begin .. middle and middle .. end end as one loop; NULL: they may not be one.
+// Where begin .. middle and middle .. end end as one loop; NULL: they may not be one. A bound that the first loop may change is
+// not the same before and behind it.
 static Expr *common_end(Arena *arena, const Facts *facts, const Iter *first, const Iter *second) {
     Expr *middle = second->begin;
+    if (!expr_is_stable(first->end) || !expr_is_stable(middle) || !expr_is_stable(second->end)) return NULL;
     if (expr_is_int(first->begin, 0) && is_within(arena, facts, middle, second->end)) return second->end;
     if (!provably(arena, facts, BIN_LE, first->begin, middle)) return NULL;
     return provably(arena, facts, BIN_LE, middle, second->end) ? second->end : NULL;
