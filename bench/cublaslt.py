@@ -9,8 +9,8 @@ import torch
 
 WORKSPACE = 64 << 20
 LISTED = 32
-COMPUTE_32F, POINTER_HOST = 68, 0   # cublasComputeType_t
-TYPES = {torch.float32: 0, torch.bfloat16: 14, torch.float8_e4m3fn: 28}   # cudaDataType_t
+COMPUTE_32F, COMPUTE_32F_FAST_TF32 = 68, 77   # cublasComputeType_t
+TYPES = {torch.float32: 0, torch.float16: 2, torch.bfloat16: 14, torch.float8_e4m3fn: 28}   # cudaDataType_t
 TRANSA, TRANSB, FAST_ACCUM = 3, 4, 25   # cublasLtMatmulDescAttributes_t
 MAX_WORKSPACE_BYTES = 1   # cublasLtMatmulPreferenceAttributes_t
 
@@ -63,7 +63,8 @@ class Product:
     def __init__(self, a, b, c, transposed_a=False, transposed_b=True, fast=False):
         self.tensors = a, b, c
         self.description = ctypes.c_void_p()
-        _call("cublasLtMatmulDescCreate", ctypes.byref(self.description), COMPUTE_32F, TYPES[torch.float32])
+        compute = COMPUTE_32F_FAST_TF32 if a.dtype == torch.float32 else COMPUTE_32F
+        _call("cublasLtMatmulDescCreate", ctypes.byref(self.description), compute, TYPES[torch.float32])
         for attribute, on in ((TRANSA, transposed_b), (TRANSB, transposed_a)):
             _set("cublasLtMatmulDescSetAttribute", self.description, attribute, ctypes.c_int32(int(on)))
         if fast:

@@ -53,6 +53,20 @@ for order in ("nn", "tn", "tt"):
     _order(order)
 
 
+def _typed(name, dtype, **fixed):
+    @bench("types", "TFLOP/s", [], RIVALS, name=name)
+    def make(m, n, k):
+        """f16, f32 in tf32: C = A B^T of gemm_typed.tile, for suite.py"""
+        a, b, c = random(m, k, dtype=dtype), random(n, k, dtype=dtype), poisoned(m, n, dtype=dtype)
+        return Problem(work=2 * m * n * k, out=c, want=a.float() @ b.float().t(),
+                       ours=[Own("gemm_typed", [a, b, c], **fixed)],
+                       peers={"cublaslt": cublaslt.Best(a, b, c, False, True)})
+
+
+_typed("gemm_f16", torch.float16, E="f16")
+_typed("gemm_tf32", torch.float32, E="f32", STEP=32)
+
+
 def _fp8(fast):
     @bench("fp8", "TFLOP/s", [(4096, 4096, 4096), (8192, 8192, 8192)], RIVALS, name="gemm_fp8" if fast else "gemm_fp8_exact")
     def make(m, n, k):

@@ -95,13 +95,22 @@ def _product(r):
     return tuple(_noisy(r, extent) for extent in (_tokens(r), n, k))
 
 
-def gemm(r, number):
+def gemm(r, number, bench="gemm", fixed=()):
     """Half multiples of 64, a quarter multiples of 8, a quarter any."""
     stratum, multiple = STRATA[number % len(STRATA)]
+    return _gemm(r, stratum, multiple, bench, fixed)
+
+
+def gemm_fp8(r, number):
+    """Multiples of 16: cublasLt has no others."""
+    return _gemm(r, "multiples of 16", 16, "gemm_fp8")
+
+
+def _gemm(r, stratum, multiple, bench, fixed=()):
     while True:
         m, n, k = (_whole(extent, multiple) for extent in _product(r))
         if 2 * m * n * k <= WORK and max(m * n, n * k, m * k) <= ELEMENTS:
-            return Problem("gemm", stratum, (m, n, k))
+            return Problem(bench, stratum, (m, n, k), fixed)
 
 
 # ---- rows ----
@@ -143,8 +152,15 @@ def attention(r, number):
                            (("D", dim), ("CAUSAL", causal), ("GROUP", group)))
 
 
-KINDS = {"gemm": gemm, "rows": rows, "attention": attention}
-EXAMPLES = {"attention_any": "attention"}   # a benchmark's kernel, where its name is another
+def _gemm_of(bench, **fixed):
+    return lambda r, number: gemm(r, number, bench, tuple(fixed.items()))
+
+
+KINDS = {"gemm": gemm, "gemm_f16": _gemm_of("gemm_f16", E="f16"), "gemm_tf32": _gemm_of("gemm_tf32", E="f32", STEP=32), "gemm_fp8": gemm_fp8,
+         "rows": rows, "attention": attention}
+# A benchmark's kernel and its file, where the names are others.
+KERNELS = {"attention_any": ("attention", "examples/attention.tile"), "gemm_f16": ("gemm_typed", "bench/gemm_typed.tile"),
+           "gemm_tf32": ("gemm_typed", "bench/gemm_typed.tile")}
 
 
 def problem(kind, seed, number):
@@ -161,9 +177,9 @@ def artefacts(chosen):
     """What build.sh has to compile, as lines of its list."""
     lines = set()
     for p in chosen:
-        name = EXAMPLES.get(p.bench, p.bench)
+        name, file = KERNELS.get(p.bench, (p.bench, f"examples/{p.bench}.tile"))
         settings = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in p.fixed]
-        lines.add(" ".join([name, f"examples/{name}.tile", *settings]))
+        lines.add(" ".join([name, file, *settings]))
     return sorted(lines)
 
 

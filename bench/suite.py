@@ -8,6 +8,7 @@
 Measures as bench.py does (README.md): random data, poisoned outputs, ABBA, both sides of a ratio in the same call.
 """
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
@@ -17,8 +18,9 @@ import time
 import problems
 
 HERE = pathlib.Path(__file__).parent
-PEERS = {"gemm": ["cublaslt"], "rows": ["inductor", "triton"], "attention": ["cudnn", "flash"]}
-SECONDS = {"gemm": 2.5, "rows": 5, "attention": 4}   # that a problem takes
+PRODUCTS = ("gemm", "gemm_f16", "gemm_tf32", "gemm_fp8")
+PEERS = dict.fromkeys(PRODUCTS, ["cublaslt"]) | {"rows": ["inductor", "triton"], "attention": ["cudnn", "flash"]}
+SECONDS = dict.fromkeys(PRODUCTS, 2.5) | {"rows": 5, "attention": 4}   # that a problem takes
 
 
 def parse():
@@ -51,7 +53,8 @@ def parse():
 
 def chosen(options):
     if options.shapes:
-        return [(number, problems.Problem("gemm", "given", tuple(map(int, text.split("x")))))
+        like = problems.problem(options.kind, "given", 0)
+        return [(number, dataclasses.replace(like, stratum="given", shape=tuple(map(int, text.split("x")))))
                 for number, text in enumerate(options.shapes.split(","))]
     options.seed = options.seed or problems.seed_of(options.set)
     return problems.problems(options.kind, options.seed, options.count, options.shard)

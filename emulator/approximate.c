@@ -12,13 +12,13 @@
 #include <string.h>
 
 typedef struct Bound {
-    double ulps, relative, absolute;
+    double ulps, relative, absolute, most;
 } Bound;
 
 enum { OP_DIV = OP_COUNT };   // the operator `/`
 
 static const Bound bounds[OP_COUNT + 1] = {
-#define APPROXIMATION(OP, ULPS, RELATIVE, ABSOLUTE, INSTRUCTION) [OP_##OP] = {ULPS, RELATIVE, ABSOLUTE},
+#define APPROXIMATION(OP, ULPS, RELATIVE, ABSOLUTE, MOST, INSTRUCTION) [OP_##OP] = {ULPS, RELATIVE, ABSOLUTE, MOST},
 #include "target/approximations.def"
 #undef APPROXIMATION
 };
@@ -61,7 +61,8 @@ double approximate(uint64_t seed, OpId op, double x, double exact) {
     if (stays_exact(x, exact)) return (float)exact;
     Random random = {seed ^ bits_of(x) * 0x9e3779b97f4a7c15 ^ (uint64_t)op << 56};
     bool flushes = (op == OP_EXP || op == OP_EXP2) && exact < 0x1p-126 && random_below(&random, 2);
-    return flushes ? 0 : within(largest_error((int)op, x, exact), random, exact);
+    double result = flushes ? 0 : within(largest_error((int)op, x, exact), random, exact), most = bounds[op].most;
+    return most > 0 ? fmin(fmax(result, -most), most) : result;
 }
 
 static bool is_power(double x) {

@@ -377,6 +377,15 @@ static bool store_fits(Agent *agent, const BulkCopy *box, const char *op) {
     return false;
 }
 
+// A swizzle moves whole units, so a box that has one starts at a unit of the rows (measured on an H200: elsewhere it is an illegal
+// instruction. Without swizzle it may start anywhere).
+static bool starts_at_unit(Agent *agent, const BulkCopy *box, const char *op) {
+    int64_t byte = box->at[0] * box->tensor->bytes;
+    if (!box->map->swizzle || byte % tma_facts.unit_bytes == 0) return true;
+    emu_report(agent->cta->machine, agent->pc, T_EMU_BETWEEN_UNITS, op, (long long)byte, box->tensor->buf->name);
+    return false;
+}
+
 static Walk walk_of(const Agent *agent, const Im2colCode *im2col, const CallArg *offsets, int lane) {
     Walk walk = {0};
     for (int i = 0; i < im2col->count; i++) {
@@ -401,6 +410,7 @@ static void start_lane(Agent *agent, const Call *call, int lane) {
         box.at[d] = (int32_t)agent->regs[call->args[coordinates + d].slot].i[lane];
     if (map->im2col) box.walk = walk_of(agent, map->im2col, &call->args[coordinates + box.map->rank], lane);
     if (store && !store_fits(agent, &box, op_info(call->op)->text)) return;
+    if (!starts_at_unit(agent, &box, op_info(call->op)->text)) return;
     if (!box_place(agent, tile->place, lane, &box)) return;
     if (!all) {
         start_in(agent, cta, call, box);

@@ -371,12 +371,14 @@ void local_load(Agent *agent, const Instr *in, const Place *place, Lanes *out) {
         return;
     }
     const LocalArray *array = &agent->locals[mem->local];
+    Lanes loaded;   // (an index that all lanes share may have the slot of the result)
     for (Mask m = agent->mask; m; m &= m - 1) {
         int l = __builtin_ctz(m), from = mem->wide ? l : 0;
         int64_t element = local_offset(agent, place, l, 1);
         if (element >= 0) local_ready(agent, mem, element, (Mask)1 << from);
-        out->i[l] = element < 0 ? 0 : array->data[element].i[from];
+        loaded.i[l] = element < 0 ? 0 : array->data[element].i[from];
     }
+    for (Mask m = agent->mask; m; m &= m - 1) out->i[__builtin_ctz(m)] = loaded.i[__builtin_ctz(m)];
 }
 
 static Word local_value(const Mem *mem, Type from, Word value) {   // a store rounds, also within a type below f32

@@ -61,9 +61,16 @@ static bool asks_fragment(const Sema *s, const Expr *expr) {
     return is_block_level(s) && any_expr(expr, is_fragment_element, NULL);
 }
 
+// So does a bound that the body may write: a barrier may stand behind the statement, and none between a loop's bound and its
+// first iteration.
+static bool may_change(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_LOCAL && !buf_is_constant(expr->load.buf);
+}
+
 static Expr *loop_bound(Sema *s, const Node *node, bool first) {
     Expr *bound = index_expression(s, node);
-    if (!first || !asks_fragment(s, bound)) return bound;
+    if (!first || !is_block_level(s) || !any_expr(bound, may_change, NULL)) return bound;
     Var *var = var_new(s->arena, "bound", VAR_LET, TYPE_I64, place_of(s, node->span));
     Stmt *stmt = s_let(s->arena, var, bound);
     stmt->loc = var->loc;

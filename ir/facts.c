@@ -377,7 +377,20 @@ bool facts_multiple_known(const Facts *facts, const LinearSum *sum, int64_t divi
     return false;
 }
 
+static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b, bool stable);
+
+// Below a minimum is below both, above a maximum above both.
+static void learn_of_both(Facts *facts, BinaryOp op, const Expr *a, const Expr *b, bool stable) {
+    static const BinaryOp swapped[] = {[BIN_LT] = BIN_GT, [BIN_LE] = BIN_GE, [BIN_GT] = BIN_LT, [BIN_GE] = BIN_LE};
+    if (op != BIN_LT && op != BIN_LE && op != BIN_GT && op != BIN_GE) return;
+    bool below = op == BIN_LT || op == BIN_LE;
+    if (is_expr_call(b, below ? OP_MIN : OP_MAX))
+        for (int i = 0; i < 2; i++) learn_comparison(facts, op, a, b->call.args[i].value, stable);
+    else if (is_expr_call(a, below ? OP_MAX : OP_MIN)) learn_of_both(facts, swapped[op], b, a, stable);
+}
+
 static void learn_comparison(Facts *facts, BinaryOp op, const Expr *a, const Expr *b, bool stable) {
+    learn_of_both(facts, op, a, b, stable);
     if (op == BIN_EQ && stable && learn_divisible(facts, a, b)) return;
     LinearSum sum;
     if (!comparison_sum(facts, op, a, b, &sum)) return;

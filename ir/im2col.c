@@ -77,16 +77,10 @@ bool im2col_is_merged(const Buf *view) {
     return merged;
 }
 
-static bool is_unknown_at_launch(const Expr *e, const void *what) {
-    (void)what;
-    bool computed = e->kind == EXPR_VAR && e->var->kind != VAR_DIM && e->var->kind != VAR_PARAM;
-    return computed || e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
-}
-
 const char *im2col_problem(const Buf *view) {
     for (int i = 0; i < view->im2col->count; i++) {
         const Window *window = &view->im2col->windows[i];
-        if (any_expr(window->positions, is_unknown_at_launch, NULL)) return "has positions that no launch knows";
+        if (!expr_known_at_launch(window->positions)) return "has positions that no launch knows";
         if (window->taps < 1 || window->stride < 1 || window->dilation < 1)
             return "has a window without taps, stride or dilation";
     }

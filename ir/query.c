@@ -215,6 +215,16 @@ bool any_expr(const Expr *expr, ExprTest *is, const void *what) {
     return search.found;
 }
 
+static bool is_unknown_at_launch(const Expr *e, const void *what) {
+    (void)what;
+    bool inner = e->kind == EXPR_VAR && e->var->kind != VAR_DIM && e->var->kind != VAR_PARAM;
+    return inner || e->kind == EXPR_LOAD || (e->kind == EXPR_CALL && !op_is_pure(e->call.op));
+}
+
+bool expr_known_at_launch(const Expr *expr) {
+    return !any_expr(expr, is_unknown_at_launch, NULL);
+}
+
 bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what) {
     Search search = {is, what, false, NULL};
     Visitor visitor = {.expr = look_at, .stmt = go_on, .user = &search};

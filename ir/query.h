@@ -106,6 +106,7 @@ bool stmt_writes(Arena *arena, const Stmt *stmt, const Buf *buf);
 // ---- expressions: of an expression and all in it; of a statement and all below it ----
 typedef bool ExprTest(const Expr *expr, const void *what);
 bool any_expr(const Expr *expr, ExprTest *is, const void *what);
+bool expr_known_at_launch(const Expr *expr);   // made of dims, scalars and constants
 bool stmt_any_expr(const Stmt *stmt, ExprTest *is, const void *what);
 bool stmt_any_own_expr(const Stmt *stmt, ExprTest *is, const void *what);   // not of the statements in its bodies
 bool block_any_expr(const Block *block, ExprTest *is, const void *what);

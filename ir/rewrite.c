@@ -504,6 +504,15 @@ void clone_block(Arena *arena, Subst *subst, const Block *from, Block *to) {
     for (int i = 0; i < from->count; i++) block_push(arena, to, clone_with(subst, from->items[i]));
 }
 
+void clone_iterations(Arena *arena, const Stmt *loop, Block *to) {
+    const Iter *iter = &loop->loop.iters[0];
+    for (int64_t i = 0; i < iter_count(iter); i++) {
+        Subst *subst = subst_new(arena);
+        subst_var(subst, iter->var, e_add(arena, iter->begin, e_times(arena, iter->step, i)));
+        clone_block(arena, subst, &loop->loop.body, to);
+    }
+}
+
 Func *clone_func(Arena *arena, const Func *func) {
     Subst *subst = subst_new(arena);
     Func *copy = arena_copy(arena, func, sizeof *func);

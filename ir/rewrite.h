@@ -63,6 +63,8 @@ void subst_stmt(Subst *subst, Stmt *stmt);
 // Deep copies. Everything declared inside (vars, buffers) becomes new objects; what is free stays, unless in `subst`.
 Stmt *clone_stmt(Arena *arena, Subst *subst, const Stmt *stmt);   // subst may be NULL
 void clone_block(Arena *arena, Subst *subst, const Block *from, Block *to);
+// Appends a copy of the body for each iteration of a loop with one iterator, of known values.
+void clone_iterations(Arena *arena, const Stmt *loop, Block *to);
 Func *clone_func(Arena *arena, const Func *func);
 Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 

@@ -122,8 +122,10 @@ static inline double cost_splits(const LaunchCost *c, double tiles, int64_t step
 // Tiles that are computed at a time.
 static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
     int64_t clusters = c->split > 1 && c->slice_steps <= 0 ? multiprocessors / c->split : multiprocessors;
-    if (c->cluster_rows > 0 && c->cluster_columns > 0) clusters -= clusters % (c->cluster_rows * c->cluster_columns);
-    if (c->split > 2 && c->stray > 0) clusters -= clusters / c->stray;
+    int64_t shared = c->cluster_rows > 0 && c->cluster_columns > 0 ? c->cluster_rows * c->cluster_columns : 1;
+    clusters /= shared;
+    if ((c->split > 2 || shared > 2) && c->stray > 0) clusters -= clusters / c->stray;
+    clusters *= shared;
     return (clusters > 1 ? (double)clusters : 1) * (c->resident > 1 ? (double)c->resident : 1);
 }
 

@@ -14,9 +14,9 @@ enum { KB = 1024, MB = 1024 * KB };
 #define COMMON                                                                                                         \
     .warp_lanes = 32, .max_threads = 1024, .shared_default = 48 * KB, .shared_reserved = KB, .registers_thread = 255,  \
     .registers_multiprocessor = 64 * KB, .partitions = 4, .register_unit = 8, .registers_least = 24,                   \
-    .registers_loader = 40, .registers_gatherer = 64, .banks = 32, .bank_bytes = 4, .sector_bytes = 32,                \
-    .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8, .vector_bytes = 16, .max_barriers = 16,            \
-    .max_grid = INT32_MAX, .param_bytes = 32764,                                                                       \
+    .registers_loader = 40, .registers_gatherer = 64, .ring_bytes = 128 * KB, .ring_slots = 8, .banks = 32,            \
+    .bank_bytes = 4, .sector_bytes = 32, .line_bytes = 128, .memory_period = 4 * KB, .memory_starts = 8,               \
+    .vector_bytes = 16, .max_barriers = 16, .max_grid = INT32_MAX, .param_bytes = 32764,                               \
     .costs = {.arithmetic = 1,                                                                                         \
               .function = 8,                                                                                           \
               .sector = 4,                                                                                             \
@@ -31,7 +31,8 @@ enum { KB = 1024, MB = 1024 * KB };
 #define SHARED(kilobytes) .shared_multiprocessor = (kilobytes)*KB, .shared_block = ((kilobytes)-1) * KB
 
 // The L2 cache, and the share that stays resident while other data streams through: that of an H200, 32 of 50 MB.
-#define L2(megabytes) .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5, .l2_sharers = 4, .l2_added = 3
+#define L2(megabytes)                                                                                                  \
+    .l2_bytes = (megabytes)*MB, .l2_kept = (int64_t)(megabytes)*MB / 8 * 5, .l2_sharers = 4, .l2_added = 3
 
 #define BIT(feature) (1u << FEATURE_##feature)
 #define AMPERE (BIT(BASE) | BIT(CP_ASYNC) | BIT(LDMATRIX) | BIT(MMA))
@@ -93,8 +94,8 @@ static const Target targets[] = {
                .missed_bytes = 3584,
                .short_bytes = 388,
                .both_limits = 29,
-               .cluster_clocks = 0,
-               .further_clocks = 557,
+               .cluster_clocks = 1500,
+               .further_clocks = 280,
                .cluster_bytes = 4550,
                .memory_bytes = 1775,
                .second_launch_clocks = 3370,
@@ -103,7 +104,7 @@ static const Target targets[] = {
                .element_clocks = 10,
                .waited_clocks = 20,
                .products = 470,
-               .peer_bytes = 3,
+               .peer_bytes = 44,
                .stray_clusters = 8}},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_100a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
      .summary = "Blackwell: B200", .features = BLACKWELL, .multiprocessors = 148, L2(126)},

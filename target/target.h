@@ -123,12 +123,13 @@ typedef struct Target {
     int registers_multiprocessor;
     int register_unit, registers_least;         // setmaxnreg takes multiples of the unit, from the least on
     int registers_loader, registers_gatherer;   // of threads that load by TMA alone; with addresses of their own
-    int partitions;         // of a multiprocessor; each has its own warps and its share of the registers
-    int multiprocessors;    // of the most common device, for cost models
-    int64_t clock_mhz;      // of its multiprocessors where power does not limit it; 0: not measured
-    int64_t stream_bytes;   // of device memory, a clock of that, all multiprocessors
-    int64_t launch_ns;      // that a kernel takes in addition to its clocks
-    WgmmaCosts wgmma;       // of targets with FEATURE_WGMMA
+    int64_t ring_bytes, ring_slots;   // of tiles that roles load: more on the way gain nothing (docs/notebook/plan.md)
+    int partitions;                   // of a multiprocessor; each has its own warps and its share of the registers
+    int multiprocessors;              // of the most common device, for cost models
+    int64_t clock_mhz;                // of its multiprocessors where power does not limit it; 0: not measured
+    int64_t stream_bytes;             // of device memory, a clock of that, all multiprocessors
+    int64_t launch_ns;                // that a kernel takes in addition to its clocks
+    WgmmaCosts wgmma;                 // of targets with FEATURE_WGMMA
     WarpCosts costs;
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory

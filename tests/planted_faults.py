@@ -21,8 +21,7 @@ import tempfile
 # (text of one source, what it becomes, the step that has to find it)
 FAULTS = [("if (sync_has(sync, SYNC_BARRIER)) push_call(", "if (!sync_has(sync, SYNC_BARRIER)) push_call(", step)
           for step in ("release/program_transpose", "release/passes/insert-sync.tile")]
-FAULTS.append(("    mapper->changed = true;\n    for (int64_t i = 0; i < iter_count(iter); i++) {", "    for (int64_t i = 0; i < iter_count(iter); i++) {",
-               "release/program_replicas"))   # T0511: a pass that hides its change
+FAULTS.append(("    mapper->changed = true;\n    clone_iterations(arena, stmt, out);", "    clone_iterations(arena, stmt, out);", "release/program_replicas"))   # T0511: a pass that hides its change
 INPUT = ("examples/transpose.tile", "y[j, i] = x[i, j];", "y[j, i] = x[i, j] + 1;")
 
 

@@ -21,19 +21,97 @@ static bool is_first_product(const Stmt *stmt, const Buf *acc) {   // gemm(.., a
     return accumulate && expr_is_int(accumulate, 0);
 }
 
-// The fragment has no value from before the statement.
-static bool defines(Arena *arena, const Stmt *stmt, const Buf *buf) {
-    if (is_compound(stmt)) {
-        FOR_EACH_BODY (body, stmt) {
-            const Stmt *first = first_use(arena, body, buf);
-            if (first && !defines(arena, first, buf)) return false;
-        }
-        return true;
+// The loop's variable by which the index goes over the whole dim.
+static const Var *over_dim(const Stmt *loop, const Expr *index, int64_t extent) {
+    for (int i = 0; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        if (expr_is_var(index, iter->var) && iter_is_plain(iter) && expr_is_int(iter->end, extent)) return iter->var;
     }
-    if (is_first_product(stmt, buf)) return true;
-    FOR_EACH_EFFECT (effect, arena, stmt)
-        if (effect->buf == buf && effect->access != ACCESS_WRITE) return false;
+    return NULL;
+}
+
+static bool is_store_to_all(const Stmt *loop, const Stmt *store, const Buf *buf) {
+    if (store->kind != STMT_STORE || store->store.buf != buf) return false;
+    for (int d = 0; d < store->store.count; d++) {
+        const Var *var = over_dim(loop, store->store.indices[d], buf_extent(buf, d));
+        if (!var) return false;
+        for (int e = 0; e < d; e++)
+            if (expr_is_var(store->store.indices[e], var)) return false;
+    }
     return true;
+}
+
+// The iterations of the parallel loop store every element.
+static bool stores_all(const Stmt *loop, const Block *block, const Buf *buf) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (is_store_to_all(loop, stmt, buf)) return true;
+        if (stmt->kind == STMT_IF && stores_all(loop, &stmt->if_.then, buf) &&
+            stores_all(loop, &stmt->if_.otherwise, buf))
+            return true;
+    }
+    return false;
+}
+
+typedef struct Reach {   // of the value that a fragment has at first
+    Arena *arena;
+    const Buf *buf;
+    bool read;   // something reads it
+} Reach;
+
+// The statement, which is no compound, leaves none of the value.
+static bool replaces(const Reach *reach, const Stmt *stmt) {
+    if (is_loop(stmt, LOOP_PARALLEL)) return stores_all(stmt, &stmt->loop.body, reach->buf);
+    if (is_first_product(stmt, reach->buf)) return region_is_whole(gemm_of(stmt).acc);
+    FOR_EACH_EFFECT (effect, reach->arena, stmt)
+        if (effect->buf == reach->buf && effect->region && region_is_whole(effect->region)) return true;
+    return false;
+}
+
+static void note_reads(Reach *reach, const Stmt *stmt) {
+    if (is_first_product(stmt, reach->buf)) return;
+    FOR_EACH_EFFECT (effect, reach->arena, stmt)
+        reach->read |= effect->buf == reach->buf && effect->access != ACCESS_WRITE;
+}
+
+// Whether the value may still be there behind the block.
+static bool passes_block(Reach *reach, const Block *block);
+
+static bool passes(Reach *reach, const Stmt *stmt) {
+    Stmt alone = is_compound(stmt) ? stmt_alone(stmt) : *stmt;
+    note_reads(reach, &alone);
+    if (!is_compound(stmt)) return !replaces(reach, stmt);
+    if (stmt->kind == STMT_IF) {
+        bool then = passes_block(reach, &stmt->if_.then);
+        return passes_block(reach, &stmt->if_.otherwise) || then;
+    }
+    bool behind = stmt->kind != STMT_BLOCK;   // (a loop may have no round)
+    FOR_EACH_BODY (body, stmt) behind |= passes_block(reach, body);
+    return behind;
+}
+
+static bool passes_block(Reach *reach, const Block *block) {
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_DECL || !stmt_touches(reach->arena, stmt, reach->buf)) continue;
+        if (!passes(reach, stmt)) return false;
+    }
+    return true;
+}
+
+// A round of the loop may read what one before has written.
+static bool carries(Arena *arena, const Stmt *loop, const Buf *buf) {
+    Reach reach = {arena, buf, false};
+    passes(&reach, loop);
+    return reach.read;
+}
+
+int uses_of(Arena *arena, const Func *kernel, const Buf *buf) {
+    int uses = 0;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        Stmt alone = is_compound(stmt) ? stmt_alone(stmt) : *stmt;
+        if (stmt->kind != STMT_DECL) uses += stmt_touches(arena, &alone, buf);
+        if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);
+    }
+    return uses;
 }
 
 LiveRange live_range(Arena *arena, const Block *block, const Buf *buf) {
@@ -47,7 +125,7 @@ LiveRange live_range(Arena *arena, const Block *block, const Buf *buf) {
     if (live.first < 0 || live.first != live.last || !is_compound(block->items[live.first])) return live;
     const Stmt *only = block->items[live.first];
     bool repeats = only->kind == STMT_FOR || only->kind == STMT_WHILE;
-    if (repeats && !defines(arena, only, buf)) return live;
+    if (repeats && carries(arena, only, buf)) return live;
     int bodies = 0;
     LiveRange inner = live;
     FOR_EACH_BODY (body, only) {

@@ -10,4 +10,5 @@ typedef struct LiveRange {
 // The innermost block whose statements have all uses of the fragment. Of a loop that it is: the loop's body, where each
 // round writes the fragment before it reads it; the loop, where a round reads what one before has written.
 LiveRange live_range(Arena *arena, const Block *block, const Buf *buf);
+int uses_of(Arena *arena, const Func *kernel, const Buf *buf);   // statements that use it, a parallel loop being one
 bool is_compound(const Stmt *stmt);   // it has bodies of statements; a parallel loop counts as one statement

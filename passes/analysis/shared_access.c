@@ -179,15 +179,16 @@ static void gather_scratch(Gather *gather, Stmt *reduce) {
     FOR_EACH_LANE(access, step, lane, element) element[last] = lane % buf_extent(region->buf, last);
 }
 
-// A store by TMA: a warp writes 16 rows of matrices with 8 columns, in two columns of matrices if there are that many.
-static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns) {
+// A store by TMA: a warp writes 16 rows of matrices with 8 columns, in two columns of matrices if there are that many. Transposed
+// matrices lie the other way.
+static void gather_staging(Gather *gather, Stmt *copy, Buf *buf, int64_t columns, bool transposed) {
     int rank = buf->rank, matrix = matrix_facts.rows, rows = 2 * matrix;   // two matrices above each other
     SharedAccess *access = new_access(gather, buf, copy, true, matrix, (columns + rows - 1) / rows);
     access->must_be_contiguous = true;
     FOR_EACH_LANE(access, step, lane, element) {
         int64_t column = (int64_t)step * rows + lane / rows * matrix;
-        element[rank - 2] = lane % rows;
-        element[rank - 1] = column;
+        element[rank - 2] = transposed ? column + lane % matrix : lane % rows;
+        element[rank - 1] = transposed ? lane / matrix % 2 * matrix : column;
         if (column >= columns) element[0] = -1;
     }
 }
@@ -197,8 +198,8 @@ static void gather_stagings(Gather *gather, Stmt *copy) {
     const Region *whole = copy_of(copy).stage, *tail = copy_of(copy).tail;
     if (tma_epilogue_problem(gather->context->target, copy, &store)) return;
     if (whole && tma_store_aliases(gather->context->arena, &store, copy, whole->buf)) return;   // its layout is fixed
-    if (whole) gather_staging(gather, copy, whole->buf, store.columns);
-    if (tail) gather_staging(gather, copy, tail->buf, store.tail);
+    if (whole) gather_staging(gather, copy, whole->buf, store.columns, store.transposed);
+    if (tail) gather_staging(gather, copy, tail->buf, store.tail, false);
 }
 
 // Rows of the matrices of the first warp.

@@ -32,7 +32,7 @@ typedef struct TileAccess {
     bool adds;          // an atomic addition whose old value is unused
     OpId update;        // an atomic whose old value is unused; OP_COUNT: none
     bool elsewhere;     // writes shared memory of another CTA of the cluster
-    bool is_peer;       // reads shared memory of another CTA of the cluster: not vectorized, like an atomic
+    bool is_peer;       // reads shared memory of another CTA of the cluster
     Expr *condition;    // of the `if` and `?:` around it, over the iterators; NULL: none
     bool conditional;   // under other conditions: with a load or a variable of the body, `&&`, an inner loop
     bool is_local;      // an index uses a variable of the body (a `var`, an inner iterator, the result of an atomic)

@@ -121,8 +121,8 @@ static int64_t condition_run(const Expr *condition, const Var *iter) {
 
 bool access_in_runs(const TileLoop *loop, const TileAccess *access, int fast) {
     const Var *iter = loop->iters[fast];
-    bool adds = access->adds && access->buf->scope == SCOPE_GLOBAL;
-    if (access->conditional || (access->is_atomic && !adds) || run_stride(access, iter) != STRIDE_UNIT) return false;
+    bool single = access->is_atomic && !access->is_peer && !(access->adds && access->buf->scope == SCOPE_GLOBAL);
+    if (access->conditional || single || run_stride(access, iter) != STRIDE_UNIT) return false;
     return condition_run(access->condition, iter) != 1;
 }
 
@@ -292,7 +292,7 @@ static int64_t common_vector(const Facts *facts, const TileLoop *loop, const Til
     while (vector > 1 && loop->extents[fast] % vector != 0) vector /= 2;
     VEC_EACH (const TileAccess, access, accesses) {
         if (!is_memory(access->buf)) continue;
-        if (access->is_atomic && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
+        if (access->is_atomic && !access->is_peer && (!access->adds || access->buf->scope != SCOPE_GLOBAL)) continue;
         if (run_stride(access, loop->iters[fast]) != STRIDE_UNIT) continue;
         int64_t piece = pieces(access, loop->iters[fast]);
         int64_t same = condition_run(access->condition, loop->iters[fast]);

@@ -1,4 +1,5 @@
 #include "passes/analysis/util.h"
+#include "ir/channels.h"
 #include "ir/facts.h"
 
 const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
@@ -31,6 +32,15 @@ bool region_keeps_runs(const Region *region, int64_t run) {
     return last->extent && multiple_of(NULL, last->start) % run == 0 && rows_begin_at(region->buf, run);
 }
 
+bool region_has_columns(const Region *region, int64_t unit) {
+    const RegionDim *rows = &region->dims[0], *columns = &region->dims[1];
+    int64_t first;
+    if (region->buf->rank != 2 || region->transposed) return false;
+    bool all = expr_is_int(rows->start, 0) && rows->extent && expr_is_int(rows->extent, buf_extent(region->buf, 0));
+    bool known = columns->extent && expr_is_int(columns->extent, columns->tile) && expr_const(columns->start, &first);
+    return all && known && first % unit == 0;
+}
+
 bool starts_copy(const Stmt *stmt) {
     if (via_of(stmt)) return via_is(stmt, VIA_CP_ASYNC);
     return stmt->kind == STMT_CALL && stmt->call.is_async;
@@ -46,6 +56,19 @@ Expr *copy_slot(const Stmt *copy) {
     if (match_copy(copy, &call)) return call.dst->buf->stage_dims == 1 ? call.dst->dims[0].start : NULL;
     const Stmt *store = gathering_store(copy);
     return store && store->store.buf->stage_dims == 1 ? store->store.indices[0] : NULL;
+}
+
+bool has_free_form(const Func *kernel) {
+    return kernel->stage == STAGE_TILE && func_grid(kernel) && !func_has_roles(kernel) && !has_channels(kernel);
+}
+
+bool is_bare_copy(const Stmt *stmt) {
+    return is_call(stmt, OP_COPY) && !stmt->attrs && !stmt->call.is_async && !copy_of(stmt).bar &&
+           !copy_of(stmt).evict_first;
+}
+
+bool buf_is_free(const Buf *buf) {
+    return !buf->layout && !buf->given && !buf->attrs && !buf->alias_of && !buf->channel;
 }
 
 bool is_zero_fill(const Stmt *stmt) {

@@ -37,6 +37,9 @@ bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaIn
 // a layout rows lie one after the other. (Starts are judged by what they are made of, so that all passes agree.)
 bool region_keeps_runs(const Region *region, int64_t run);
 
+// All rows of some columns of a tile of two dims, from a constant multiple of `unit` on.
+bool region_has_columns(const Region *region, int64_t unit);
+
 // A copy or gather that starts cp.async copies: by its mechanism or, before it has one, by the program.
 bool starts_copy(const Stmt *stmt);
 bool moves_by_matrices(const Stmt *stmt);   // between shared memory and a fragment, by ldmatrix or stmatrix
@@ -73,4 +76,9 @@ static inline bool is_memory(const Buf *buf) {   // not registers
 // For any_expr: an effect, or memory that the kernel or another CTA may write in the meantime.
 bool is_computed(const Expr *expr, const void *what);
 
+// Tiles and a grid, without roles and channels: how it is written is the compiler's to choose.
+bool has_free_form(const Func *kernel);
+
+bool is_bare_copy(const Stmt *stmt);   // the source says no more of it than what goes where
+bool buf_is_free(const Buf *buf);      // the source says no more of a tile than its type and extents
 bool is_zero_fill(const Stmt *stmt);   // of a whole buffer, with zeros

@@ -68,7 +68,8 @@ static int64_t written_bytes(const Region *tile) {
 // joined without clusters, too: where each row is one line, sharing spares nothing.)
 static int64_t line_count(Arena *arena, const Target *target, const Func *kernel, bool shares, const Stmt *copy) {
     int64_t bytes = written_bytes(copy_of(copy).dst);
-    if (shares && multicast_ctas(arena, kernel, copy) > 1) bytes = bytes * target->wgmma.multicast_share / 100;
+    int64_t ctas = shares ? multicast_ctas(arena, kernel, copy) : 1;
+    if (ctas > 1) bytes = bytes * 2 * target->wgmma.multicast_share / (100 * ctas);
     return bytes / target->line_bytes;
 }
 
@@ -151,9 +152,10 @@ static int64_t ragged_rows(const Stmt *stmt) {
     return bytes % COST_SECTOR == 0 ? 0 : region_extent(copy.src, 0);
 }
 
-PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
+// `exchanged`: CTAs add up their sums, and store them by rows.
+static PingpongCost cost_of(Arena *arena, const Target *target, const Func *kernel, int warpgroups, bool exchanged) {
     const int *cluster = func_grid(kernel)->grid.cluster;
-    bool shares = warpgroups == 1 && grid_cluster(func_grid(kernel)) > 1 && !multicast_problem(arena, target, kernel);
+    bool shares = grid_cluster(func_grid(kernel)) > 1 && !multicast_problem(arena, target, kernel);
     Sum sum = {.arena = arena, .target = target, .kernel = kernel, .shares = shares, .costs = &target->wgmma};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (!is_loop(stmt, LOOP_PIPELINED)) continue;
@@ -161,7 +163,7 @@ PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kerne
         SKIP_BODY(stmt);
     }
     FOR_EACH_STMT (stmt, &kernel->body) {
-        sum.scattered |= is_scattered(target, stmt);
+        sum.scattered |= !exchanged && is_scattered(target, stmt);
         sum.ragged += ragged_rows(stmt);
     }
     int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
@@ -188,8 +190,12 @@ PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kerne
                           .hidden = sum.rows > WGMMA_ROWS};
 }
 
+PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
+    return cost_of(arena, target, kernel, warpgroups, false);
+}
+
 PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func *kernel, int blocks) {
-    PingpongCost cost = cost_pingpong(arena, target, kernel, 1);
+    PingpongCost cost = cost_of(arena, target, kernel, 1, blocks > 1);
     if (blocks <= 1) return cost;
     cost.hidden = false;
     int64_t read = split_bytes(kernel) * (blocks - 1) / blocks;   // from the others

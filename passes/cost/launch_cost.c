@@ -18,6 +18,10 @@ void add_traffic(const Target *target, int64_t row_bytes, int64_t column_bytes, 
     terms->both = machine->both_limits;
 }
 
+bool is_swapped(const TileCandidate *tile) {
+    return tile->cost.product[0] != tile->m && tile->cost.product[1] == tile->m;
+}
+
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
     const PingpongCost *cost = &tile->cost;
     const WgmmaCosts *machine = &target->wgmma;
@@ -35,13 +39,13 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .crossing = cost_rate(machine->crossing_bytes, machine->load_bytes),
                         .cluster_rows = cost->cluster[0],
                         .cluster_columns = cost->cluster[1],
+                        .stray = machine->stray_clusters,
                         .straddle = cost_rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
-    bool swapped = cost->product[0] != tile->m && cost->product[1] == tile->m;
+    bool swapped = is_swapped(tile);
     add_traffic(target, cost->row_bytes[swapped], cost->row_bytes[!swapped], cost->run, &terms);
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
-        terms.stray = machine->stray_clusters;
         terms.load = cost_rate(cost->loaded, machine->cluster_bytes);
     } else if (tile->split == BY_WORKSPACE) {
         terms.step = terms.stream;

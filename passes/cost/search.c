@@ -69,6 +69,7 @@ static bool is_pingpong(const TileSearch *search, const Answer *answer) {
 
 // Threads that scatter the results of swapped operands hold addresses besides them.
 static bool has_scatter_room(const TileSearch *search, const Answer *answer) {
+    if (answer->staging > 0) return true;   // they are stored by TMA
     int64_t most = consumer_registers(search->target, PINGPONG_MOST, 1, search->target->registers_least);
     return fragment_registers(search->target, answer->kernel, 1) + 2 * PINGPONG_ROOM <= most;
 }
@@ -126,6 +127,7 @@ static bool is_better(const TileCandidate *a, const TileCandidate *b) {
 static void add_candidate(TileSearch *search, const TileChoice *choice, TileVec *tiles, const TileCandidate *tile) {
     VEC_EACH (TileCandidate, other, tiles) {
         if (other->m != tile->m || other->n != tile->n || other->split != tile->split) continue;
+        if (other->cluster[0] != tile->cluster[0] || other->cluster[1] != tile->cluster[1]) continue;
         if (other->alias_epilogue != tile->alias_epilogue && tile->m) continue;
         if (tile->rate ? is_better_cooperative(choice, tile, other) : is_better(tile, other)) *other = *tile;
         return;
@@ -164,16 +166,14 @@ static void order_cooperative(TileChoice *choice) {
     for (int i = 1; i < choice->tiles.count; i++) swap_tiles(&choice->tiles, i - 1, i);
 }
 
-// Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles.
-static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
-    enum {
-        LEAST_SLOTS = 4,
-        MOST_BLOCKS = 4
-    };   // larger clusters, and those of 3, are harder to place and were not faster
+// Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles. `shaped`: with operands swapped.
+static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, const Func *shaped,
+                           TileCandidate tile) {
+    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 8 };   // clusters of 3 are harder to place and were not faster
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
         if (split_refused(search->target, kernel, tile.split)) continue;
-        tile.cost = cost_pingpong_split(search->arena, search->target, kernel, tile.split);
+        tile.cost = cost_pingpong_split(search->arena, search->target, shaped, tile.split);
         add_candidate(search, choice, &choice->splits, &tile);
     }
 }
@@ -189,15 +189,18 @@ static bool adds_matrix(const Func *kernel) {
     return false;
 }
 
-// Pairs of CTAs that share the loads of the larger tile. (Larger clusters do not all find a place.) Without costs a launch would
-// take them always.
-static void compare_multicast(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile) {
-    enum { CTAS = 2 };
-    int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster, dim = tile.m > tile.n;
+// Clusters of CTAs that share loads. Without costs a launch would take them always.
+static void compare_multicast(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile,
+                              bool is_shared) {
+    static const int clusters[][2] = {{2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+    int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster;
     if (grid_cluster(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
-    for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = d == dim ? CTAS : 1;
-    if (!multicast_problem(search->arena, search->target, kernel) && specialized_steps(search->arena, kernel)) {
-        tile.cost = cost_pingpong(search->arena, search->target, kernel, 1);
+    for (int c = 0; c < COUNT_OF(clusters); c++) {
+        for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = clusters[c][d];
+        if (multicast_problem(search->arena, search->target, kernel) || !specialized_steps(search->arena, kernel))
+            continue;
+        tile.cost = is_shared ? cost_shared_tile(search->arena, search->target, kernel)
+                              : cost_pingpong(search->arena, search->target, kernel, 1);
         add_candidate(search, choice, &choice->multicasts, &tile);
     }
     for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = 1;
@@ -226,25 +229,32 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
     if (is_shared) {
         tile.fallback = false;   // whose threads would hold twice as much as those of the others
         add_candidate(search, choice, &choice->tiles, &tile);
+        if (answer.kernel == kernel && kernel_split(source).kind == SPLIT_NONE)
+            compare_multicast(search, choice, kernel, tile, true);
         return;
     }
     add_candidate(search, choice, &choice->tiles, &tile);
     if (kernel_split(source).kind != SPLIT_NONE) return;   // one in a source is kept
-    compare_splits(search, choice, answer.kernel, tile);
-    if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile);
+    compare_splits(search, choice, kernel, answer.kernel, tile);
+    if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile, false);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel))
         add_candidate(search, choice, &choice->splits, &tile);
 }
 
-// The clocks of each problem from `first` on, by the evaluator that launches use.
-static void set_times(const TileSearch *search, TileVec *tiles, int first) {
+// The sizes that people compare count as several others.
+static double weight_of(int problem) {
+    return problem < COMPARED_PROBLEMS ? 10 : 1;
+}
+
+// The clocks of each problem, by the evaluator that launches use.
+static void set_times(const TileSearch *search, TileVec *tiles) {
     VEC_EACH (TileCandidate, tile, tiles) {
         EXPECT(arena_failure(search->arena), tile->m > 0 && tile->n > 0 && tile->cost.k > 0,
                "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
                (long long)tile->cost.k);
         LaunchCost cost = launch_cost(search->target, tile);
-        for (int p = first; p < ALL_PROBLEMS; p++) {
+        for (int p = 0; p < ALL_PROBLEMS; p++) {
             int64_t pitch = search_problems[p][2] * tile->cost.element;
             int64_t extents[COST_EXTENTS] = {
                 search_problems[p][0], search_problems[p][1], 1, search_problems[p][2], pitch, pitch};
@@ -253,8 +263,8 @@ static void set_times(const TileSearch *search, TileVec *tiles, int first) {
     }
 }
 
-static void lower_times(double *times, const TileCandidate *tile, int first, int end) {
-    for (int p = first; p < end; p++)
+static void lower_times(double *times, const TileCandidate *tile, int problems) {
+    for (int p = 0; p < problems; p++)
         if (tile->times[p] < times[p]) times[p] = tile->times[p];
 }
 
@@ -270,7 +280,7 @@ static double take_best(TileVec *tiles, int taken, double *times, int problems) 
     }
     if (at >= tiles->count) return 0;
     swap_tiles(tiles, at, taken);
-    lower_times(times, &tiles->items[taken], 0, problems);
+    lower_times(times, &tiles->items[taken], problems);
     return best;
 }
 
@@ -289,7 +299,7 @@ static double sum_without(const TileVec *tiles, int without) {
     double sum = 0, times[PROBLEMS];
     for (int p = 0; p < PROBLEMS; p++) times[p] = COST_NEVER;
     for (int i = 0; i < tiles->count; i++)
-        if (i != without) lower_times(times, &tiles->items[i], 0, PROBLEMS);
+        if (i != without) lower_times(times, &tiles->items[i], PROBLEMS);
     for (int p = 0; p < PROBLEMS; p++) sum += times[p];
     return sum;
 }
@@ -327,9 +337,11 @@ static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile
     cost.tile_rows = tile->m, cost.tile_columns = tile->n;
     if (stores == REPACK_NEVER) return cost;
     const int64_t bytes[] = {tile->m * tile->cost.bytes, tile->n * tile->cost.bytes};
+    bool swapped = is_swapped(tile);   // whose results threads scatter where TMA cannot store them
     cost = launch_cost(target, tile);
-    if (stores == REPACK_SCATTERED)
-        cost.tail += ceil_div(tile->m, WGMMA_ROWS) * tile->n * target->wgmma.scattered_clocks;
+    if (stores == REPACK_SCATTERED || swapped)
+        cost.tail += ceil_div(swapped ? tile->n : tile->m, WGMMA_ROWS) * (swapped ? tile->m : tile->n) *
+                     target->wgmma.scattered_clocks;
     add_copies(target, bytes, COUNT_OF(bytes), &cost);
     return cost;
 }
@@ -343,7 +355,7 @@ static void set_unaligned_times(const TileSearch *search, TileVec *tiles, Repack
             tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
         }
     }
-    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
+    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, PROBLEMS);
 }
 
 static void divide_times(TileVec *tiles, const double *least) {
@@ -364,7 +376,7 @@ static int best_fallbacks(const TileSearch *search, TileVec *able, const Repacke
     double times[PROBLEMS];
     int kept = 0, most = most_tiles(search, MOST_FALLBACKS);
     for (int p = 0; p < PROBLEMS; p++) times[p] = UNSERVED;
-    for (int i = 0; i < repacked->count; i++) lower_times(times, repacked->tiles[i], 0, PROBLEMS);
+    for (int i = 0; i < repacked->count; i++) lower_times(times, repacked->tiles[i], PROBLEMS);
     while (kept < able->count && kept < most && (take_best(able, kept, times, PROBLEMS) > worth_a_tile || kept == 0))
         kept++;
     *sum = 0;
@@ -423,14 +435,14 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     double least[PROBLEMS], times[PROBLEMS];
     TileVec *tiles = &choice->tiles;
     int kept = 0;
-    set_times(search, tiles, 0);
+    set_times(search, tiles);
     for (int p = 0; p < PROBLEMS; p++) {
         least[p] = COST_NEVER;
         times[p] = UNSERVED;
     }
-    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, 0, PROBLEMS);
+    VEC_EACH (const TileCandidate, tile, tiles) lower_times(least, tile, PROBLEMS);
     VEC_EACH (TileCandidate, tile, tiles)
-        for (int p = 0; p < PROBLEMS; p++) tile->times[p] /= least[p];
+        for (int p = 0; p < PROBLEMS; p++) tile->times[p] *= weight_of(p) / least[p];
     int most = most_tiles(search, MOST_TILES);
     while (kept < tiles->count && kept < most && take_best(tiles, kept, times, PROBLEMS) > WORTH_A_TILE) kept++;
     tiles->count = kept;
@@ -439,36 +451,35 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     keep_unaligned(search, choice);
 }
 
-// Inserts, after the kept tiles but before the last, at most `most` of the candidates that make problems [first, end) faster.
-static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates, int first, int end, int most) {
-    const double WORTH = 0.05;   // of the time of one problem
+// Inserts, after the kept tiles but before the last, at most `most` of the candidates that make problems faster.
+static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates, int most) {
+    const double WORTH = 0.5;   // of the time of one problem
     double times[ALL_PROBLEMS];
-    set_times(search, &choice->tiles, first);
-    set_times(search, candidates, first);
-    for (int p = first; p < end; p++) times[p] = COST_NEVER;
-    VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, first, end);
+    set_times(search, &choice->tiles);
+    set_times(search, candidates);
+    for (int p = 0; p < ALL_PROBLEMS; p++) times[p] = COST_NEVER;
+    VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, ALL_PROBLEMS);
     int room = smaller(most_tiles(search, MOST_VARIANTS) - choice->tiles.count, most);
     for (int kept = 0; kept < room && choice->tiles.count > 0; kept++) {
         const TileCandidate *best = NULL;
         double largest = WORTH;
         VEC_EACH (const TileCandidate, tile, candidates) {
             double gain = 0;
-            for (int p = first; p < end; p++)
-                if (tile->times[p] < times[p]) gain += (times[p] - tile->times[p]) / times[p];
+            for (int p = 0; p < ALL_PROBLEMS; p++)
+                if (tile->times[p] < times[p]) gain += weight_of(p) * (times[p] - tile->times[p]) / times[p];
             if (gain > largest) largest = gain, best = tile;
         }
         if (!best) return;
         vec_push(search->arena, &choice->tiles, *best);
         swap_tiles(&choice->tiles, choice->tiles.count - 2, choice->tiles.count - 1);
-        lower_times(times, best, first, end);
+        lower_times(times, best, ALL_PROBLEMS);
     }
 }
 
 static void keep_tiles(const TileSearch *search, TileChoice *choice) {
-    int deep_end = PROBLEMS + DEEP_PROBLEMS;
     keep_few(search, choice);
-    keep_more(search, choice, &choice->multicasts, deep_end, ALL_PROBLEMS, MOST_MULTICASTS);
-    keep_more(search, choice, &choice->splits, PROBLEMS, deep_end, MOST_SPLITS);
+    keep_more(search, choice, &choice->multicasts, MOST_MULTICASTS);
+    keep_more(search, choice, &choice->splits, MOST_SPLITS);
 }
 
 bool tile_search_decide(TileSearch *search) {
@@ -494,7 +505,11 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     TileSearch *search = user;
     const int fits = combination, next = combination + 1;
     (void)module;
+    normalize_loops(search->arena, kernel);
+    split_tiles(search->arena, kernel);
+    raise_copies(search->arena, kernel);
     fuse_loops(search->arena, kernel);
+    join_products(search->arena, kernel);
     merge_fragments(search->arena, kernel);
     if (!kernel_is_supported(kernel, search->target)) return fits;   // prune_variants removes it
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {

@@ -5,9 +5,9 @@
 #include "passes/tile/tile.h"
 
 enum {
-    MOST_TILES = 14,
+    MOST_TILES = 15,
     MOST_MULTICASTS = 3,
-    MOST_SPLITS = 6,
+    MOST_SPLITS = 7,
     MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
     BY_WORKSPACE = 0,
     MOST_FALLBACKS = 2,
@@ -15,9 +15,10 @@ enum {
 };
 
 // Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, and random ones;
-// those of few tiles and a long K, for split-K; random ones whose rows lie in two lines of the L2 cache, for CTAs that share loads.
+// those of few tiles and a long K; random ones whose rows lie in two lines of the L2 cache. Splits and clusters are kept for all of them.
 enum {
-    PROBLEMS = 28 + 100,
+    COMPARED_PROBLEMS = 28,
+    PROBLEMS = COMPARED_PROBLEMS + 300,
     DEEP_PROBLEMS = 23,
     CROSSING_PROBLEMS = 20,
     ALL_PROBLEMS = PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS
@@ -52,6 +53,7 @@ struct TileChoice {
     RepackStores repacks;
 };
 
+bool is_swapped(const TileCandidate *tile);   // the product of its tile is the transposed one
 // The coefficients of a ping-pong kernel, or one that stores a tile of a GEMM per CTA.
 LaunchCost launch_cost(const Target *target, const TileCandidate *tile);
 // Adds copies of so many bytes of a step's tiles (`terms` has their extents), by as many launches.

@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/query.h"
 #include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
 #include "passes/select/tma.h"
 #include <string.h>
 
@@ -27,6 +28,15 @@ const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stm
     const char *instruction = wgmma_pairs(arena, kernel, stmt, info) ? info->a_paired : info->a_layout;
     return fragment_of_instruction(arena, instruction, region_extent(gemm.acc, 0), buf_extent(gemm.a->buf, 1),
                                    warpgroups, 1, threads);
+}
+
+const Layout *fragment_mma_a(Arena *arena, const Stmt *stmt, const MmaInfo *info, int64_t warps_m, int64_t warps_n,
+                             int64_t threads) {
+    const Region *a = gemm_of(stmt).a;
+    if (warps_n != 1 || !region_has_columns(a, info->k) || region_extent(a, 1) % info->k) return NULL;
+    int64_t rows = buf_extent(a->buf, 0), columns = buf_extent(a->buf, 1);
+    if (columns % info->k) return NULL;
+    return fragment_of_instruction(arena, info->a_layout, rows, columns, warps_m, 1, threads);
 }
 
 // ---- digits as expressions ----

@@ -13,6 +13,10 @@ const Layout *fragment_of_instruction(Arena *arena, const char *instruction, int
 const Layout *fragment_wgmma_a(Arena *arena, const Func *kernel, const Stmt *stmt, const WgmmaInfo *info,
                                int64_t warpgroups, int64_t threads);
 
+// The same of an mma gemm; its k may be some columns of the fragment. NULL: the instruction cannot read it from there.
+const Layout *fragment_mma_a(Arena *arena, const Stmt *stmt, const MmaInfo *info, int64_t warps_m, int64_t warps_n,
+                             int64_t threads);
+
 // The thread's value in `own` that equals its value number `value` in `seen`. NULL: not every thread has the same
 // element in both.
 Expr *fragment_same_thread(Arena *arena, const Layout *seen, const Layout *own, Expr *value);

@@ -115,8 +115,8 @@ static const Layout *register_operand(const Inference *inference, const Item *it
     if (item->is_wgmma)
         return fragment_wgmma_a(inference->arena, inference->kernel, item->stmt, &item->wgmma, item->warps_m,
                                 inference->threads);
-    bool takes = item->mma && item->warps_n == 1 && item->k % item->mma->k == 0;
-    return takes ? of_instruction(inference, item, item->mma->a_layout, item->k) : NULL;
+    if (!item->mma) return NULL;
+    return fragment_mma_a(inference->arena, item->stmt, item->mma, item->warps_m, item->warps_n, inference->threads);
 }
 
 // False: tensor cores are not used.

@@ -7,13 +7,17 @@
 //     copy(w[0 +: 12, :], v[4 +: 12, :])         =>    parallel (i in 12, j in 64) v[i + 4, j] = w[i, j];    and then so
 //     copy(v[16 +: 32, :], w)                    =>    v[16 +: 16, :] to w[0 +: 16, :], v[32 +: 16, :] to w[16 +: 16, :]
 //
-// Slices that are a digit of their dim need no selections: the last form is taken where those are dear. Constant indices
-// make layout inference keep the dim in the registers of one thread. It is done where it costs no more than to write
-// the tile to shared memory and to read it, by the costs of the target; else layout inference reports it.
+//     copy(v[16 +: 17, :], s)                    =>    parallel (i in 64, j in 64) if (i - 16 >= 0 && i - 16 < 17) s[i - 16, j] = v[i, j];
+//
+// Slices that are a digit of their dim need no selections: the third form is taken where those are dear, else the last, whose
+// s is memory; between two fragments there is a shared tile. Constant indices make layout inference keep the dim in the registers
+// of one thread. It is done where it costs no more than to write the tile to shared memory and to read it, by the costs of the
+// target; in a `parallel` loop layout inference reports it else.
 #include "ir/build.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/tile_loop.h"
+#include "passes/analysis/util.h"
 #include "passes/layout/fragment.h"
 
 typedef struct Selects {
@@ -165,41 +169,44 @@ static bool needs_selects(const TileLoop *loop, const TileAccessVec *accesses) {
     return false;
 }
 
-// A region that is stored becomes the whole dim under a condition: a thread stores to the elements that it holds.
-static void store_whole_dims(Arena *arena, TileLoop *loop) {
-    Stmt *store = NULL;
-    FOR_EACH_STMT_MUT (stmt, &loop->body)
-        if (stmt->kind == STMT_STORE) store = stmt;
-    Buf *buf = store ? store->store.buf : NULL;
-    FragmentDigits digits;
-    if (!buf || buf->scope != SCOPE_FRAGMENT ||
-        fragment_digits(loop, buf, store->store.count, store->store.indices, &digits))
-        return;
-    Expr *inside = NULL, *indices[LAYOUT_MAX_RANK];
+// A region that is accessed becomes whole dims under a condition: a thread has the elements that it holds.
+static void over_whole_dims(Arena *arena, const TileAccess *access, TileLoop *loop) {
+    Expr *inside = NULL, **own = access->is_store ? access->store->store.indices : access->load->load.indices;
     Subst *subst = subst_new(arena);
-    for (int d = 0; d < store->store.count; d++) {
+    for (int d = 0; d < access->count; d++) {
         int dim = 0;
-        indices[d] = store->store.indices[d];
-        while (dim < loop->rank && !expr_uses_var(indices[d], loop->iters[dim])) dim++;
-        if (dim == loop->rank || expr_is_var(indices[d], loop->iters[dim])) continue;
-        if (is_digit_sum(arena, loop, buf, store->store.count, store->store.indices, d)) continue;
+        while (dim < loop->rank && !expr_uses_var(own[d], loop->iters[dim])) dim++;
+        if (dim == loop->rank || expr_is_var(own[d], loop->iters[dim])) continue;
+        if (is_digit_sum(arena, loop, access->buf, access->count, own, d)) continue;
         Var *old = loop->iters[dim], *var = var_new(arena, old->name, VAR_ITER, TYPE_I64, old->loc);
         Subst *first = subst_new(arena);
         subst_var(first, old, e_int(arena, 0));
-        Expr *from = e_sub(arena, e_var(arena, var), subst_expr(first, indices[d]));
+        Expr *from = e_sub(arena, e_var(arena, var), subst_expr(first, own[d]));
         inside = e_both(arena, inside, e_ge(arena, from, e_int(arena, 0)));
         inside = e_both(arena, inside, e_lt(arena, from, e_int(arena, loop->extents[dim])));
         subst_var(subst, old, from);
         loop->iters[dim] = var;
-        loop->extents[dim] = buf_extent(buf, d);
-        indices[d] = e_var(arena, var);
+        loop->extents[dim] = buf_extent(access->buf, d);
+        own[d] = e_var(arena, var);
     }
     Block body = {0};
     clone_block(arena, subst, &loop->body, &body);
-    FOR_EACH_STMT_MUT (stmt, &body)
-        if (stmt->kind == STMT_STORE) stmt->store.indices = arena_copy(arena, indices, sizeof indices);
     loop->body = body;
     loop->clip = e_both(arena, inside, loop->clip ? subst_expr(subst, loop->clip) : NULL);
+}
+
+// The store, or else a load, of a fragment at indices that its layout does not say.
+static bool find_unfollowed(Arena *arena, const TileLoop *loop, bool store, TileAccess *out) {
+    FragmentDigits digits;
+    TileAccessVec accesses = {0};
+    tile_accesses(arena, loop, &accesses);
+    VEC_EACH (const TileAccess, access, &accesses) {
+        if (access->buf->scope != SCOPE_FRAGMENT || access->is_store != store) continue;
+        if (fragment_digits(loop, access->buf, access->count, access->indices, &digits)) continue;
+        *out = *access;
+        return true;
+    }
+    return false;
 }
 
 // The largest extent in which slices of the loop's dim are slices of every fragment's; 0: an index is no sum with a
@@ -289,8 +296,32 @@ static Stmt *loop_over(Arena *arena, const TileLoop *loop) {
     return out;
 }
 
+static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out);
+
+// A copy between two fragments of which no thread holds the elements of both: it is written to shared memory, and read there.
+static void through_shared(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Arena *arena = mapper->arena;
+    Region *src = call_region(stmt, 0);
+    int64_t shape[LAYOUT_MAX_RANK];
+    for (int d = 0; d < region_rank(src); d++) shape[d] = region_extent(src, d);
+    Buf *scratch =
+        buf_new_const(arena, src->buf->name, SCOPE_SHARED, src->buf->type, region_rank(src), shape, stmt->loc);
+    attr_set_ints(arena, &scratch->attrs, ATTR_SCRATCH, 0, NULL);
+    REMARK_NOTE((const PassContext *)mapper->user, stmt->loc, T_LAYOUT_CONVERSION, src->buf->name,
+                "no layout has the elements of this region at the threads that take them: through shared memory");
+    block_push(arena, out, s_decl(arena, scratch));
+    Arg between[] = {arg_region(src), arg_region(region_whole(arena, scratch))};
+    Stmt *write = s_call(arena, OP_COPY, 2, between);
+    write->loc = stmt->loc;
+    region_as_loop(mapper, write, out);
+    stmt->call.args[0] = between[1];
+    region_as_loop(mapper, stmt, out);
+    mapper->changed = true;
+}
+
 static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     TileLoop loop;
+    TileAccess access;
     TileAccessVec accesses = {0}, whole = {0};
     bool tile_op = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE) || is_call(stmt, OP_FILL);
     bool plain = via_is(stmt, VIA_NONE) || via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR);
@@ -308,12 +339,14 @@ static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
         mapper->changed = true;
         return;
     }
-    store_whole_dims(mapper->arena, &loop);
+    if (find_unfollowed(mapper->arena, &loop, true, &access)) over_whole_dims(mapper->arena, &access, &loop);
     tile_accesses(mapper->arena, &loop, &whole);
-    if (selects_are_dear(mapper->user, &loop, &whole)) {   // it is reported as it was written
-        block_push(mapper->arena, out, stmt);
+    bool dear = selects_are_dear(mapper->user, &loop, &whole);
+    if (dear && call_region(stmt, 1)->buf->scope == SCOPE_FRAGMENT) {
+        through_shared(mapper, stmt, out);
         return;
     }
+    if (dear && find_unfollowed(mapper->arena, &loop, false, &access)) over_whole_dims(mapper->arena, &access, &loop);
     block_push(mapper->arena, out, loop_over(mapper->arena, &loop));
     mapper->changed = true;
 }

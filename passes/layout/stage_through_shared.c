@@ -110,16 +110,14 @@ static void stage_conversion(Staging *m, Stmt *stmt, Block *out) {
 
 static bool a_is_usable(Staging *m, const Stmt *stmt) {
     const Attr *warps = attr_get(stmt->attrs, ATTR_WARPS);
-    GemmOp gemm = gemm_of(stmt);
-    const Buf *a = gemm.a->buf;
-    if (!warps || warps->args[1].integer != 1 || gemm.a->transposed || !region_is_whole(gemm.a)) return false;
+    const Buf *a = gemm_of(stmt).a->buf;
+    if (!warps) return false;
     const MmaInfo *info = gemm_instruction(m->context->target, stmt);
     EXPECT(m->context->failure, info, "a gemm with @warps has no instruction");
-    if (strcmp(info->a_type, type_text(a->type)) != 0 || region_extent(gemm.a, 1) % info->k) return false;
+    if (strcmp(info->a_type, type_text(a->type)) != 0) return false;
     const Layout *required =
-        fragment_of_instruction(m->arena, info->a_layout, region_extent(gemm.acc, 0), region_extent(gemm.a, 1),
-                                warps->args[0].integer, 1, kernel_threads(m->kernel));
-    return a->layout && layout_equal(a->layout, required);
+        fragment_mma_a(m->arena, stmt, info, warps->args[0].integer, warps->args[1].integer, kernel_threads(m->kernel));
+    return required && a->layout && layout_equal(a->layout, required);
 }
 
 static void operand_to_shared(Staging *m, Stmt *gemm, Arg *operand, Block *out) {
@@ -270,13 +268,14 @@ static bool is_unstaged(const Stmt *stmt) {
 
 static Region *store_stage(Staging *m, const Stmt *copy, const TmaStore *store, Block *body) {
     Type type = copy_of(copy).dst->buf->type;
-    int64_t whole[] = {TMA_STORE_SLOTS, store->rows, store->columns}, tail[] = {store->rows, store->tail_columns};
+    int64_t whole[] = {TMA_STORE_SLOTS, store->slot[0], store->slot[1]}, tail[] = {store->rows, store->tail_columns};
     int rank = store->chunks ? 3 : 2;
     const int64_t *shape = store->chunks ? whole : tail;
     FOR_EACH_ITEM (stmt, body) {
         Buf *buf = stmt->kind == STMT_DECL ? stmt->decl : NULL;
         bool same = buf && buf->stage_dims == rank - 2 && buf->type == type && strcmp(buf->name, "stage") == 0;
-        if (same && buf_extent(buf, rank - 1) == shape[rank - 1]) return region_whole(m->arena, buf);
+        for (int d = buf ? buf->stage_dims : 0; same && d < rank; d++) same = buf_extent(buf, d) == shape[d];
+        if (same) return region_whole(m->arena, buf);
     }
     Buf *buf = buf_new_const(m->arena, "stage", SCOPE_SHARED, type, rank, shape, copy->loc);
     buf->stage_dims = rank - 2;

@@ -265,12 +265,20 @@ static Arg multiplied(const Gemm *gemm, const GemmOperand *o, Expr *tile, Expr *
     return arg_element(arena, o->local, in_fragment(o) ? slot : in_set(gemm, o, slot));
 }
 
+// The tile of a in registers for row i of tiles and step kk: of all columns of its fragment, by which its layout is.
+static Expr *tile_in_registers(const Gemm *gemm, Expr *i, Expr *kk) {
+    Arena *arena = gemm->arena;
+    const Region *a = gemm->operands[GEMM_A].region;
+    int64_t first = a->dims[1].start->integer / gemm->step, columns = buf_extent(a->buf, 1) / gemm->step;
+    return e_add(arena, e_times(arena, i, columns), e_plus(arena, kk, first));
+}
+
 void gemm_multiply(Gemm *gemm, Expr *kk, int64_t from, int64_t to, Block *out) {
     Arena *arena = gemm->arena;
     const GemmOperand *a = &gemm->operands[GEMM_A], *b = &gemm->operands[GEMM_B];
     Expr *i, *j, *p = e_int(arena, 0);
     Block *body = lower_counted(gemm->lower, LOOP_UNROLL, "i", from, to, place(gemm), &i, out);
-    Expr *a_tile = in_fragment(a) ? e_add(arena, e_times(arena, i, gemm->k_steps), kk) : i;
+    Expr *a_tile = in_fragment(a) ? tile_in_registers(gemm, i, kk) : i;
     if (a->wide) {   // one row of tiles at a time
         a_tile = e_int(arena, 0);
         convert_tile(gemm, GEMM_A, i, a_tile, body);

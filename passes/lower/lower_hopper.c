@@ -90,10 +90,10 @@ static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
 }
 
 // A coordinate has 32 bits. One that may be beyond `most` becomes the nearest that has: no tensor with a map reaches
-// that far (select), so the box is outside of it as before.
-static Expr *fitted(const Lower *lower, Expr *value, int64_t most) {
+// that far (select), so the box is outside of it as before. It is a multiple of `unit` elements, 1 but along rows.
+static Expr *fitted(const Lower *lower, Expr *value, int64_t most, int64_t unit) {
     const Range range = range_of(lower->facts, value);
-    Expr *highest = e_int(lower->arena, INT32_MAX);
+    Expr *highest = e_int(lower->arena, (int64_t)INT32_MAX + 1 - unit);
     bool high = range.high > most && !prove(lower->facts, e_binary(lower->arena, BIN_LE, value, highest));
     if (high) value = e_min(lower->arena, value, highest);
     return range.low < INT32_MIN ? e_max(lower->arena, value, e_int(lower->arena, INT32_MIN)) : value;
@@ -110,14 +110,16 @@ static int set_coordinates(Lower *lower, const Region *region, int64_t columns, 
     from.dims = arena_copy(lower->arena, region->dims, sizeof *region->dims * (size_t)region->count);
     for (int d = windows ? from.count - 1 : 0; d < from.count; d++) {   // first the starts, so that no sum wraps
         RegionDim *dim = &from.dims[d];
-        Expr *start = fitted(lower, dim->start, loads ? wrapping - dim->tile : INT32_MAX);
+        int64_t unit = d == from.count - 1 ? tma_unit_elements(region->buf) : 1;
+        Expr *start = fitted(lower, dim->start, loads ? wrapping - dim->tile : INT32_MAX, unit);
         far |= start != dim->start;
         dim->start = start;
     }
     int count = tensor_map_coordinates(lower->arena, &from, columns, rows, loads, at);
     for (int i = 0; i < count; i++) {
         Expr *simple = lower_simple(lower, lower_expr(lower, at[i]));
-        out[i] = arg_value(far ? fitted(lower, simple, loads ? wrapping : INT32_MAX) : simple);
+        int64_t unit = i == 0 ? tma_unit_elements(region->buf) : 1;
+        out[i] = arg_value(far ? fitted(lower, simple, loads ? wrapping : INT32_MAX, unit) : simple);
     }
     return count;
 }
@@ -161,7 +163,7 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
 //     bulk_wait(1, read)      the store before the last has read its buffer: this one
 //     barrier()               ... so all threads may write
 //     loops                   epilogue of the box (stage_through_shared.c)
-//     stmatrix                16 rows and 16 columns of a warp at once
+//     stmatrix                16 rows and 16 columns of a warp at once; of swapped operands the results are transposed here
 //     fence_async()           ordinary stores, read by TMA
 //     barrier()
 //     tma_store, bulk_commit
@@ -251,10 +253,19 @@ static void push_matrices(Store *store, Buf *buf, const Box *box, Expr *column, 
     Buf *out = block_local(arena, to, "out", type, (int64_t)2 * count, store->loc);
     Block *convert = lower_counted(lower, LOOP_UNROLL, "r", 0, (int64_t)2 * count, store->loc, &r, to);
     block_store1(arena, convert, out, r, e_cast(arena, type, e_load1(arena, acc, e_add(arena, first, r))));
-    Expr *row = e_add(arena, e_times(arena, e_over(arena, t, lanes), 16), e_rem(arena, t, 16));
-    Expr *half = count == 4 ? e_times(arena, e_over(arena, e_rem(arena, t, lanes), 16), 8) : zero;
-    BLOCK_CALL(arena, to, store->loc, OP_STMATRIX, staging_place(store, buf, box, row, e_add(arena, column, half)),
-               arg_element(arena, out, zero), arg_int(arena, count), arg_value(e_bool(arena, false)));
+    Expr *strip = e_times(arena, e_over(arena, t, lanes), 16), *lane = e_rem(arena, t, 16);
+    Expr *half = count == 4 ? e_times(arena, e_over(arena, e_rem(arena, t, lanes), 16), 8) : zero, *row, *place;
+    bool transposed = store->shape.transposed;
+    column = e_add(arena, column, half);
+    if (transposed) {
+        row = e_add(arena, column, e_rem(arena, lane, matrix_facts.rows));
+        place = e_add(arena, strip, e_times(arena, e_over(arena, lane, matrix_facts.rows), matrix_facts.rows));
+    } else {
+        row = e_add(arena, strip, lane);
+        place = column;
+    }
+    BLOCK_CALL(arena, to, store->loc, OP_STMATRIX, staging_place(store, buf, box, row, place),
+               arg_element(arena, out, zero), arg_int(arena, count), arg_value(e_bool(arena, transposed)));
 }
 
 // Stores the registers of a box, from `first` on, to its buffer, 16 columns at a time.
@@ -292,6 +303,14 @@ static void push_vectors(Store *store, Buf *buf, const Box *box) {
                        store->out);
 }
 
+// The region, so many columns further.
+static Region *moved_along(const Store *store, const Region *region, Expr *columns) {
+    Region *moved = clone_region(store->arena, NULL, region);
+    RegionDim *last = &moved->dims[moved->count - 1];
+    last->start = e_add(store->arena, last->start, columns);
+    return moved;
+}
+
 static void push_box(Store *store, Buf *buf, const Box *box) {
     Lower *lower = store->lower;
     Arena *arena = store->arena;
@@ -308,11 +327,16 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     }
     block_call(arena, store->out, store->loc, OP_FENCE_ASYNC, 0, NULL);
     push_barrier(store);
-    int64_t extents[] = {rows, box->columns};
+    bool transposed = store->shape.transposed;
+    int64_t extents[] = {transposed ? box->columns : rows, transposed ? rows : box->columns};
     Expr *zero = e_int(arena, 0);
-    Arg args[2 + MOST_COORDINATES] = {arg_value(e_var(arena, tensor_map(lower, to, extents, box->swizzle, false))),
+    Region tile = *to;
+    tile.transposed = false;
+    Arg args[2 + MOST_COORDINATES] = {arg_value(e_var(arena, tensor_map(lower, &tile, extents, box->swizzle, false))),
                                       staging_place(store, buf, box, zero, zero)};
-    int count = set_coordinates(lower, to, box->column, box_row(store, box), false, args + 2);
+    int count = transposed ? set_coordinates(lower, moved_along(store, &tile, box_row(store, box)), 0,
+                                             e_int(arena, box->column), false, args + 2)
+                           : set_coordinates(lower, &tile, box->column, box_row(store, box), false, args + 2);
     Block *only = push_first_thread(store);
     block_call(arena, only, store->loc, OP_TMA_STORE, 2 + count, args);
     if (!store->tile || box->last) block_call(arena, only, store->loc, OP_BULK_COMMIT, 0, NULL);
@@ -357,6 +381,16 @@ static void push_slot_wait(Store *store, int64_t boxes, int64_t slots, int64_t b
     if (store->by_tma || since == 0) push_barrier(store);
 }
 
+// A wait for all stores and a barrier come right before (stage_store), so no slot is in use.
+static bool follows_wait(const Store *store) {
+    const Block *before = store->out;
+    int last = before->count - 1;
+    if (last < 0 || !is_call(before->items[last], OP_BARRIER)) return false;
+    if (!store->by_tma) return true;
+    return last > 0 && is_call(before->items[last - 1], OP_BULK_WAIT) &&
+           expr_is_int(ARG(before->items[last - 1], BULK_WAIT, n).value, 0);
+}
+
 void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
     store.by_tma = via_is(stmt, VIA_TMA_STORE);
@@ -368,7 +402,8 @@ void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Bloc
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;
     store.tile = store.by_tma && shape->chunks && tma_store_aliases(lower->arena, shape, stmt, stage);
     int64_t slots = slots_of(lower, stage);
-    int swizzle = (int)(shape->columns * type_bytes(store.copy.dst->buf->type));
+    bool used = lower->repeats && !follows_wait(&store);
+    int swizzle = (int)(shape->slot[1] * type_bytes(store.copy.dst->buf->type));
     for (int64_t i = 0; i < boxes; i++) {
         int64_t chunk = i % across;
         bool whole = chunk < shape->chunks;
@@ -378,7 +413,7 @@ void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Bloc
                    whole ? shape->columns : shape->tail,
                    whole ? swizzle : shape->tail_swizzle,
                    i + 1 == boxes};
-        if (!store.tile && (lower->repeats || i >= slots)) push_slot_wait(&store, boxes, slots, i);
+        if (!store.tile && (used || i >= slots)) push_slot_wait(&store, boxes, slots, i);
         push_box(&store, stage, &box);
     }
 }

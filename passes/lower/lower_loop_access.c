@@ -16,8 +16,9 @@ static int64_t kept_run(const Buf *buf, int64_t vector, bool alike) {
     return vector;
 }
 
-// Elements of an access; 1: it is none of vectors.
+// Elements of an access; 1: it is none of vectors, or loads of a peer, which stay calls until LLVM joins them.
 static int64_t access_width(const Version *version, const TileAccess *access) {
+    if (access->is_peer) return 1;
     bool possible = version->vector > 1 && (access->buf->scope == SCOPE_GLOBAL || access->buf->scope == SCOPE_SHARED) &&
                     access_in_vectors(version->loop, version->accesses, access, version->fast);
     return possible ? kept_run(access->buf, version->vector, is_call(version->loop->origin, OP_FILL)) : 1;

@@ -95,11 +95,21 @@ static void lower_thread_call(Lower *lower, Stmt *stmt, Block *out) {
     block_push(lower->arena, single ? lower_single_thread(lower, guard, out) : out, stmt);
 }
 
+static Expr *lower_whole(Mapper *mapper, Expr *expr) {
+    return lower_expr(mapper->user, expr);
+}
+
+// Where its slices begin, and whether it adds, may be read from shared memory.
+static void lower_product(Lower *lower, Stmt *gemm, Block *out) {
+    map_own(&(Mapper){.arena = lower->arena, .expr = lower_whole, .user = lower, .whole = true}, gemm);
+    if (via_is(gemm, VIA_WGMMA)) lower_wgmma(lower, gemm, out);
+    else lower_gemm(lower, gemm, out);
+}
+
 static void lower_call(Lower *lower, Stmt *stmt, Block *out) {
     const OpInfo *info = op_info(stmt->call.op);
     bool lowered = true;
-    if (via_is(stmt, VIA_WGMMA)) lower_wgmma(lower, stmt, out);
-    else if (stmt->call.op == OP_GEMM) lower_gemm(lower, stmt, out);
+    if (stmt->call.op == OP_GEMM) lower_product(lower, stmt, out);
     else if (is_reduction(stmt)) lower_reduce(lower, stmt, out);
     else if (is_scan(stmt)) lowered = lower_scan(lower, stmt, out);
     else if (lower_order(lower, stmt, out)) return;
@@ -115,10 +125,6 @@ static void lower_body(Lower *lower, const Stmt *stmt, Block *body) {
     lower_block(lower, body, &lowered);
     facts_release(lower->facts, mark);
     *body = lowered;
-}
-
-static Expr *lower_whole(Mapper *mapper, Expr *expr) {
-    return lower_expr(mapper->user, expr);
 }
 
 // A scalar that another role has handed over: by shuffle, so that it, and the control flow that depends on it, is

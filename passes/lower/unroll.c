@@ -39,13 +39,8 @@ static void unroll_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         block_push(arena, out, stmt);
         return;
     }
-    const Iter *iter = &stmt->loop.iters[0];
     mapper->changed = true;
-    for (int64_t i = 0; i < iter_count(iter); i++) {
-        Subst *subst = subst_new(arena);
-        subst_var(subst, iter->var, e_add(arena, iter->begin, e_times(arena, iter->step, i)));
-        clone_block(arena, subst, &stmt->loop.body, out);
-    }
+    clone_iterations(arena, stmt, out);
 }
 
 bool pass_unroll(PassContext *context, Func *kernel) {

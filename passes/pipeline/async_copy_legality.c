@@ -132,14 +132,16 @@ const char *early_start_problem(Arena *arena, const Stmt *loop, int at) {
     bool *taken = NEW_ARRAY(arena, bool, body->count);
     close_over_lets(&needs, body, at, taken);
     for (int i = 0; i < at; i++)
-        if (taken[i] && !expr_is_pure(body->items[i]->let.value)) return "its indices depend on an atomic operation";
+        if (taken[i] && !expr_is_pure(body->items[i]->let.value))
+            return "its indices depend on an atomic operation: do it before the loop";
     FOR_EACH_ITEM (stmt, body)
         FOR_EACH_EFFECT (effect, arena, stmt)
             if (effect->access != ACCESS_READ && map_has(needs.bufs, effect->buf))
-                return "the loop writes the tensor that it copies from";
+                return "the loop writes the tensor that it copies from: write to another one";
     FOR_EACH_STMT (stmt, body) {
         bool sets = stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-        if (sets && map_has(needs.vars, stmt->let.var)) return "its indices depend on a `var`";
+        if (sets && map_has(needs.vars, stmt->let.var))
+            return "its indices depend on a `var` that the loop sets: compute them from the loop's variable";
     }
     return NULL;
 }

@@ -8,7 +8,7 @@
 //
 // A tile is multi-buffered when
 //
-//   - an asynchronous copy in the loop body, or several to its pieces, one behind the other, fill all of it, before any read
+//   - an asynchronous copy in the loop body, or under a condition in it, or several to its pieces, one behind the other, fill all of it, before any read
 //     in the iteration, and nothing else writes it;
 //   - nothing outside of pipelined loops accesses it (several loops may share it, if each fills it);
 //   - the copy may start in an earlier iteration (async_copy_legality.h).
@@ -44,32 +44,28 @@ static Buf *multi_buffer_target(const MultiBuffer *m, const Stmt *stmt) {
     return loaded;
 }
 
-static int first_fill(const MultiBuffer *m, const Stmt *loop, const Buf *buf) {
-    for (int i = 0; i < loop->loop.body.count; i++)
-        if (multi_buffer_target(m, loop->loop.body.items[i]) == buf) return i;
+static int first_fill(const MultiBuffer *m, const Block *block, const Buf *buf) {
+    for (int i = 0; i < block->count; i++)
+        if (multi_buffer_target(m, block->items[i]) == buf) return i;
     return -1;
 }
 
-// Why the buffer gets no slots for this loop; NULL when it may.
-static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
-    const Block *body = &loop->loop.body;
-    int at = first_fill(m, loop, buf);
-    EXPECT(m->context->failure, at >= 0, "no copy in the loop fills '%s'", buf->name);
-    if (block_breaks(body)) return "a `break` leaves the loop";
-    int end = fill_end(body, at, buf);
-    if (end < 0) return "the copy fills only a part of it";
-    for (int i = 0; i < body->count; i++) {
-        const Stmt *stmt = body->items[i];
-        if (i < at && stmt_touches(m->arena, stmt, buf)) return "it is read before the copy that fills it";
-        if (i > end && stmt_writes(m->arena, stmt, buf)) return "it is written again after the copy";
+// The block of the loop that fills the buffer: its body or, where roles load, that of a condition in it (each role counts
+// the slots that it passes). NULL: none.
+static const Block *filling_block(const MultiBuffer *m, const Block *block, const Buf *buf) {
+    if (first_fill(m, block, buf) >= 0) return block;
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind != STMT_IF || planned_kind(m->kernel) != WS_COOPERATIVE) continue;
+        FOR_EACH_BODY (body, stmt) {
+            const Block *inner = filling_block(m, body, buf);
+            if (inner) return inner;
+        }
     }
-    const char *problem = NULL;
-    for (int i = at; i <= end && !problem; i++) {
-        if (!stmt_touches(m->arena, body->items[i], buf) || via_is(body->items[i], VIA_TRANSPOSE)) continue;
-        bool starts = multi_buffer_target(m, body->items[i]) == buf;
-        problem = starts ? early_start_problem(m->arena, loop, i) : "not all of its pieces are copied asynchronously";
-    }
-    return problem;
+    return NULL;
+}
+
+static const Block *filled_in(const MultiBuffer *m, const Stmt *loop, const Buf *buf) {
+    return filling_block(m, &loop->loop.body, buf);
 }
 
 static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
@@ -78,16 +74,48 @@ static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
     return uses;
 }
 
+// Why the buffer gets no slots for this loop; NULL when it may.
+static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
+    const Block *block = filled_in(m, loop, buf);
+    EXPECT(m->context->failure, block, "no copy in the loop fills '%s'", buf->name);
+    int at = first_fill(m, block, buf);
+    if (block_breaks(&loop->loop.body)) return "a `break` leaves the loop: give the loop the bound at which it ends";
+    int end = fill_end(block, at, buf);
+    if (end < 0)
+        return "the copy fills only a part of it: copy the other pieces next to it, or declare a buffer for each";
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i];
+        if (i < at && stmt_touches(m->arena, stmt, buf))
+            return "it is read before the copy that fills it: read it after that";
+        if (i > end && stmt_writes(m->arena, stmt, buf))
+            return "it is written again after the copy: write to another buffer";
+    }
+    bool in_condition = block != &loop->loop.body;   // (what the role that loads needs there was found with the roles)
+    if (in_condition && count_uses(m, block, buf) != count_uses(m, &loop->loop.body, buf))
+        return "it is used outside of the condition under which it is filled: use it inside";
+    const char *problem = NULL;
+    for (int i = at; i <= end && !problem; i++) {
+        if (!stmt_touches(m->arena, block->items[i], buf) || via_is(block->items[i], VIA_TRANSPOSE)) continue;
+        bool starts = multi_buffer_target(m, block->items[i]) == buf;
+        if (!starts) problem = "not all of its pieces are copied asynchronously: T0523 says why";
+        else if (!in_condition) problem = early_start_problem(m->arena, loop, i);
+    }
+    return problem;
+}
+
 // The loops that fill the buffer; NULL when all of them may multi-buffer it and nothing else uses it, else the reason.
 static const char *multi_buffer_problem(MultiBuffer *m, const Buf *buf) {
     int inside = 0;
-    if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias";
+    bool filled = false;
+    if (buf->alias_of || buf->offset >= 0) return "it has an @offset or @alias: leave them out";
     FOR_EACH_ITEM (loop, &m->loops) {
-        if (first_fill(m, loop, buf) < 0) continue;
+        if (!filled_in(m, loop, buf)) continue;
         const char *problem = loop_problem(m, loop, buf);
         if (problem) return problem;
         inside += count_uses(m, &loop->loop.body, buf);
+        filled = true;
     }
+    if (!filled) return "it is filled under a condition, and no role loads it: T0526 says why";
     return inside == count_uses(m, &m->kernel->body, buf) ? NULL : "it is used outside of the loop: declare it inside";
 }
 
@@ -180,7 +208,7 @@ static void multi_buffer(MultiBuffer *m, Buf *buf) {
     int64_t slots = 0;
     Block filling = {0};
     FOR_EACH_ITEM (loop, &m->loops) {
-        if (first_fill(m, loop, buf) < 0) continue;
+        if (!filled_in(m, loop, buf)) continue;
         slots = larger(slots, loop_stages(loop));
         block_push(m->arena, &filling, loop);
     }
@@ -242,8 +270,10 @@ static bool wants_multi_buffer(MultiBuffer *m, const Buf *buf, const Stmt *fill)
 }
 
 static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
-    FOR_EACH_ITEM (stmt, &loop->loop.body)
+    FOR_EACH_STMT (stmt, &loop->loop.body) {
+        if (stmt->kind == STMT_FOR) SKIP_BODY(stmt);
         if (wants_multi_buffer(m, multi_buffer_target(m, stmt), NULL)) return true;
+    }
     return false;
 }
 
@@ -259,7 +289,8 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
     }
     find_loops(&m, &kernel->body);
     FOR_EACH_ITEM (loop, &m.loops)
-        FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        FOR_EACH_STMT (stmt, &loop->loop.body) {
+            if (stmt->kind == STMT_FOR) SKIP_BODY(stmt);
             Buf *buf = multi_buffer_target(&m, stmt);
             if (wants_multi_buffer(&m, buf, stmt)) multi_buffer(&m, buf);
         }

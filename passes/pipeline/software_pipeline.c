@@ -104,6 +104,11 @@ static void pipeline_loop(Pipeline *p, Block *out) {
     loop->loop.body = body;
 }
 
+static bool fills_tile(const Stmt *stmt, void *user) {
+    (void)user;
+    return loaded_tile(stmt) != NULL;
+}
+
 static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     Pipeline *outer = mapper->user;
     if (is_loop(stmt, LOOP_PIPELINED)) {
@@ -111,7 +116,9 @@ static void pipeline_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
         if (find_moves(&p) > 0) pipeline_loop(&p, out);
         else if (loop_stages(stmt) > 1 && !outer->quiet)
             REMARK(p.context, stmt->loc, T_NOT_PIPELINED,
-                   "no copy in it can start early: copy whole tiles from global to shared memory in it");
+                   block_any(&stmt->loop.body, fills_tile, NULL)
+                       ? "no copy in it can start early: the remarks about its copies say why"
+                       : "no copy in it can start early: copy whole tiles from global to shared memory in it");
         stmt->loop.kind = LOOP_SERIAL;
         stmt->loop.stages = NULL;
         outer->changed = true;

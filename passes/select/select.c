@@ -170,7 +170,7 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
 }
 
 static void want_units(Selector *s, const Facts *facts, const Buf *tensor, Expr *extent) {
-    int64_t elements = (int64_t)tma_facts.unit_bytes * 8 / type_bits(tensor->type);
+    int64_t elements = tma_unit_elements(tensor);
     if (multiple_of(facts, extent) % elements != 0) want_multiple(s, extent, elements);
 }
 
@@ -196,6 +196,14 @@ static Expr *below_limit(Selector *s, Expr *extent) {
     return e_lt(s->arena, extent, e_int(s->arena, INT64_C(1) << 31));
 }
 
+// A start beyond all coordinates becomes the last one that is a unit, which no row reaches. (Rows of dense tensors are whole units.)
+static void want_short_rows(Selector *s, const Facts *facts, const Buf *tensor) {
+    int64_t most = (INT64_C(1) << 31) - tma_unit_elements(tensor);
+    Expr *extent = tensor->shape[tensor->rank - 1];
+    if (tensor->strides && range_of(facts, extent).high > most)
+        want_fact(s, facts, e_binary(s->arena, BIN_LE, extent, e_int(s->arena, most)));
+}
+
 // Coordinates reach every element. (Dims are small anyway: want_small_dims.)
 static void want_reach(Selector *s, Expr *extent) {
     Facts *facts = facts_new(s->arena, s->kernel);
@@ -204,10 +212,19 @@ static void want_reach(Selector *s, Expr *extent) {
     want_fact(s, facts, below_limit(s, extent));
 }
 
-static void want_map(Selector *s, const Facts *facts, Buf *buf, bool boxes, bool writes) {
-    Buf *tensor = buf_viewed(buf);
+// Rows of boxes begin at units.
+static void want_start(Selector *s, const Facts *facts, const Region *region) {
+    ExprVec multiples = {0};
+    if (!tma_start_known(facts, region, &multiples)) return;
+    VEC_EACH_PTR (Expr, value, &multiples) want_multiple(s, value, tma_unit_elements(region->buf));
+}
+
+static void want_map(Selector *s, const Facts *facts, const Region *region, bool boxes, bool writes) {
+    Buf *buf = region->buf, *tensor = buf_viewed(buf);
+    if (boxes) want_start(s, facts, region);
     s->boxes |= boxes;
     for (int d = 0; boxes && d < tensor->rank; d++) want_reach(s, tensor->shape[d]);
+    if (boxes) want_short_rows(s, facts, tensor);
     if (boxes && buf->im2col && im2col_is_merged(buf)) want_reach(s, buf->shape[0]);
     if (buf->im2col && !im2col_is_merged(buf)) want_corners(s, facts, buf);
     want_aligned(s, facts, tensor, tma_facts.unit_bytes);
@@ -288,6 +305,7 @@ static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     bool costs = !why && !via_is(stmt, VIA_TMA) && tma_reduce_cost(s->target, s->kernel, tile);
     if (costs && !s->context->remarks) return false;   // as for copies
     if (!why) why = tma_reduce_target_problem(s->target, s->kernel, uses_in(s), tile);
+    if (!why && !tma_start_serves(s->kernel, facts, copy_of(tile->copy).dst)) why = TMA_ANYWHERE;
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
     if (!why && !begins_inside(facts, copy_of(tile->copy).dst))
         why = "it may start before the begin of its tensor: `assume` that it does not";
@@ -398,12 +416,12 @@ static bool role_stores(Selector *s, const Stmt *stmt, const Facts *facts, bool 
 static void want_map_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     TmaReduce tile;
-    if (adds_by_tma(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst->buf, true, true);
+    if (adds_by_tma(s, stmt, facts, false, &tile)) want_map(s, facts, copy_of(tile.copy).dst, true, true);
     bool line = copies_by_bulk(s, stmt, facts, false);
     bool loads = is_global_to_shared_copy(stmt) && !tma_piece_problem(s->target, stmt);
     bool box = s->specialized ? loads || stores_by_tma(s, stmt)
                               : copies_by_tma(s, stmt, facts, false) || role_stores(s, stmt, facts, false);
-    if (line || box) want_map(s, facts, copy_tensor(stmt)->buf, !line, !is_global_to_shared_copy(stmt));
+    if (line || box) want_map(s, facts, copy_tensor(stmt), !line, !is_global_to_shared_copy(stmt));
 }
 
 static void want_small_dims(Selector *s) {
@@ -429,19 +447,62 @@ static bool is_contiguous_move(const Candidate *c, const Expr *load) {
     return true;
 }
 
+static bool moves_along(const Candidate *c, const TileAccess *access) {
+    for (int d = 0; d < c->loop.rank; d++)
+        if (d != c->fast && access_stride(access, c->loop.iters[d]) == STRIDE_UNIT) return true;
+    return false;
+}
+
+// Why no cp.async moves its elements: they are not together on both sides, or not in aligned groups.
+static const char *cp_async_problem(Selector *s, const Candidate *c, const Expr *load) {
+    const Stmt *store = c->loop.body.items[0];
+    int64_t bytes = c->loop.extents[c->fast] * type_bytes(store->store.buf->type);
+    VEC_EACH (const TileAccess, access, &c->accesses) {
+        bool end = access->store == store || access->load == load;
+        if (!end || access_in_runs(&c->loop, access, c->fast)) continue;
+        if (access->load && tma_tensor_problem(access->buf))
+            return "the last stride of its tensor is not the constant 1: declare it so, or `permute` the tensor";
+        if (moves_along(c, access))
+            return "its tile and its tensor are contiguous along different dims: copy the tile as it is in memory, and use "
+                   "it with `.T`";
+        return "its elements are not next to each other in memory";
+    }
+    if (bytes % 4)
+        return arena_printf(s->arena,
+                            "its rows have %lld bytes: give them a multiple of 4, as cp.async takes 4, 8 or 16",
+                            (long long)bytes);
+    return "cp.async takes 4, 8 or 16 aligned bytes, and its rows are not known to begin at such: `assume` that the index at "
+           "which they begin is a multiple, as in `assume(first % 8 == 0)`";
+}
+
+static void say_converted(Selector *s, const Stmt *stmt, Via slow) {
+    CopyOp copy;
+    if (s->fallback || !map_has(s->pipelined, stmt) || !is_global_to_shared_copy(stmt) || !match_copy(stmt, &copy))
+        return;
+    Type from = copy.src->buf->type, to = copy.dst->buf->type;
+    if (from == to) return;
+    REMARK(s->context, stmt->loc, T_COPY_SLOW, via_text(slow),
+           arena_printf(s->arena,
+                        "it converts from %s to %s: copy to a tile of %s, and convert what is read from there",
+                        type_text(from), type_text(to), type_text(from)));
+}
+
 static Via move_mechanism(Selector *s, const Facts *facts, Stmt *stmt, const Candidate *c) {
     int64_t vector = loop_vector(facts, &c->loop, &c->accesses, c->fast, s->target);
     Via slow = vector > 1 ? VIA_VECTOR : VIA_PLAIN;
     const Expr *load = tile_move(s->arena, &c->loop);
-    if (!load || !target_has(s->target, FEATURE_CP_ASYNC)) return slow;
+    if (!target_has(s->target, FEATURE_CP_ASYNC)) return slow;
+    if (!load) {
+        say_converted(s, stmt, slow);
+        return slow;
+    }
     int64_t bytes = is_contiguous_move(c, load) ? vector * type_bytes(c->loop.body.items[0]->store.buf->type) : 0;
     bool pipelined = map_has(s->pipelined, stmt);
     if (bytes >= (pipelined ? 4 : s->target->vector_bytes)) return VIA_CP_ASYNC;
     if (2 * bytes < s->target->vector_bytes && loop_shifts(facts, &c->loop, &c->accesses, c->fast, s->target))
         slow = VIA_SHIFTED;   // two vectors for one
     if (pipelined && !s->fallback)
-        REMARK(s->context, stmt->loc, T_COPY_SLOW, via_text(slow),
-               "cp.async takes 4, 8 or 16 contiguous, aligned bytes, and alignment is not known here");
+        REMARK(s->context, stmt->loc, T_COPY_SLOW, via_text(slow), cp_async_problem(s, c, load));
     return slow;
 }
 

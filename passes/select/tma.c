@@ -1,4 +1,5 @@
 #include "passes/select/tma.h"
+#include "ir/linear.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma_reduce.h"
 #include <string.h>
@@ -189,7 +190,8 @@ static const char *box_problem(const Region *region, int dims) {
     if (region->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if (region->buf->im2col && dims != 2) return "TMA copies rows of channels of an im2col view";
     if (region->buf->im2col && tensor_map_view_problem(region->buf)) return tensor_map_view_problem(region->buf);
-    if (region_rank(region) != dims || rank > tma_facts.max_rank) return "TMA copies tiles of tensors of up to 5 dims";
+    if (region_rank(region) != dims) return "its tile has fewer dims than its buffer: declare a buffer for each tile";
+    if (rank > tma_facts.max_rank) return "TMA copies tiles of tensors of up to 5 dims: join dims by `reshape`";
     for (int d = 0; d < rank; d++)
         if (!ends_as_box(region, d)) return "TMA copies tiles of constant extents";
     return region->dims[rank - 1].extent ? NULL : "TMA copies tiles along the last dim of a tensor";
@@ -198,7 +200,7 @@ static const char *box_problem(const Region *region, int dims) {
 const char *tma_tensor_problem(const Buf *buf) {
     const Buf *tensor = buf_viewed(buf);
     bool unit = !tensor->strides || expr_is_int(tensor->strides[tensor->rank - 1], 1);
-    return unit ? NULL : "TMA needs a contiguous last dim";
+    return unit ? NULL : "TMA needs a last stride that is the constant 1: declare it so, or `permute` the tensor";
 }
 
 // All rows of some of the slot's panels.
@@ -228,7 +230,10 @@ static bool is_whole_patterns(const Region *tile, const TmaPanels *panels) {
 
 typedef enum { MOVE_LOAD, MOVE_PIECE, MOVE_STORE } Move;
 
-static const char *move_problem(const Target *target, const Region *at, const Region *tile, Move move) {
+static const char *move_problem(const Target *target, const Stmt *copy, Move move) {
+    bool stores = move == MOVE_STORE;
+    const Region *at = stores ? copy_of(copy).dst : copy_of(copy).src,
+                 *tile = stores ? copy_of(copy).src : copy_of(copy).dst;
     const Buf *tensor = at->buf, *shared = tile->buf;
     TmaPanels panels;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
@@ -240,15 +245,16 @@ static const char *move_problem(const Target *target, const Region *at, const Re
     if (tile->transposed) return "TMA does not transpose: copy the tile as it is, and use it with `.T`";
     if ((why = box_problem(at, buf_slot_rank(shared)))) return why;
     why = tma_boxes_problem(shared, &panels);
-    bool whole = why || region_is_whole_slot(tile) || (move == MOVE_STORE && is_whole_panels(tile, &panels)) ||
+    if (!why && panels.swizzle && attr_get(copy->attrs, ATTR_UNALIGNED)) return TMA_ANYWHERE;
+    bool whole = why || region_is_whole_slot(tile) || (stores && is_whole_panels(tile, &panels)) ||
                  (move == MOVE_PIECE && is_whole_patterns(tile, &panels));
-    return whole ? why : "TMA moves whole buffers here";
+    return whole ? why : "TMA moves whole buffers here: give the copy a buffer of its own";
 }
 
 static const char *load_problem(const Target *target, const Stmt *copy, Move move) {
     Via via = via_of(copy);   // (select says why there are no bulk copies)
     if (via != VIA_NONE && via != VIA_TMA && via != VIA_BULK) return "@via names another mechanism";
-    return move_problem(target, copy_of(copy).src, copy_of(copy).dst, move);
+    return move_problem(target, copy, move);
 }
 
 const char *tma_load_problem(const Target *target, const Stmt *copy) {
@@ -257,6 +263,56 @@ const char *tma_load_problem(const Target *target, const Stmt *copy) {
 
 const char *tma_piece_problem(const Target *target, const Stmt *copy) {
     return load_problem(target, copy, MOVE_PIECE);
+}
+
+// ---- where rows begin ----
+
+typedef struct Start {
+    const Facts *facts;
+    int64_t unit;
+    Expr *known;   // the terms that are known at launch, and no multiples of the unit
+    ExprVec *multiples;
+} Start;
+
+static bool add_term(Start *start, Expr *e, int sign) {
+    Arena *arena = facts_arena(start->facts);
+    if (multiple_of(start->facts, e) % start->unit == 0) return true;
+    const Expr *value = e->kind == EXPR_VAR ? facts_binding(start->facts, e->var) : NULL;
+    if (value) return add_term(start, (Expr *)value, sign);
+    bool minus = is_binary(e, BIN_SUB);
+    if (minus || is_binary(e, BIN_ADD))
+        return add_term(start, e->binary.a, sign) && add_term(start, e->binary.b, minus ? -sign : sign);
+    if (expr_known_at_launch(e)) {
+        start->known = sign > 0 ? e_add(arena, start->known, e) : e_sub(arena, start->known, e);
+        return true;
+    }
+    if (!is_binary(e, BIN_MUL)) return false;
+    bool first = expr_known_at_launch(e->binary.a);   // a multiple of it, whatever the other is
+    if (!first && !expr_known_at_launch(e->binary.b)) return false;
+    vec_push(arena, start->multiples, first ? e->binary.a : e->binary.b);
+    return true;
+}
+
+int64_t tma_unit_elements(const Buf *tensor) {
+    return (int64_t)tma_facts.unit_bytes * 8 / type_bits(tensor->type);
+}
+
+bool tma_start_known(const Facts *facts, const Region *tensor, ExprVec *multiples) {
+    const RegionDim *last = &tensor->dims[tensor->count - 1];
+    Arena *arena = facts_arena(facts);
+    Start start = {facts, tma_unit_elements(tensor->buf), e_int(arena, 0), multiples};
+    if (!last->extent) return true;
+    if (!add_term(&start, last->start, 1)) return false;
+    if (!expr_is_int(start.known, 0)) vec_push(arena, multiples, start.known);
+    VEC_EACH_PTR (Expr, each, multiples)
+        if (each->kind == EXPR_INT) return false;   // and no multiple
+    return true;
+}
+
+bool tma_start_serves(const Func *kernel, const Facts *facts, const Region *tensor) {
+    ExprVec multiples = {0};
+    return tma_start_known(facts, tensor, &multiples) &&
+           (multiples.count == 0 || !attr_get(kernel->attrs, ATTR_GIVEN_FACTS));
 }
 
 // TMA stores rows of a view only where they are the tensor's.
@@ -268,7 +324,7 @@ static const char *stored_view_problem(const Buf *tensor) {
 const char *tma_store_problem(const Target *target, const Stmt *copy) {
     const char *why = stored_view_problem(copy_of(copy).dst->buf);
     if (why) return why;
-    return move_problem(target, copy_of(copy).dst, copy_of(copy).src, MOVE_STORE);
+    return move_problem(target, copy, MOVE_STORE);
 }
 
 // ---- tf32 ----
@@ -313,33 +369,33 @@ static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     }
 }
 
-// All rows of some columns, from a multiple of `unit` on.
-static bool has_columns(const Region *region, int64_t unit) {
-    const RegionDim *rows = &region->dims[0], *columns = &region->dims[1];
-    int64_t first;
-    bool all = expr_is_int(rows->start, 0) && rows->extent && expr_is_int(rows->extent, buf_extent(region->buf, 0));
-    bool known = columns->extent && expr_is_int(columns->extent, columns->tile) && expr_const(columns->start, &first);
-    return !region->transposed && all && known && first % unit == 0;
-}
-
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out) {
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
     if (!target_has(target, FEATURE_TMA)) return "the target has no TMA";
     if (via_of(copy) != VIA_NONE && !stores_staged(copy)) return "@via names another mechanism";
-    if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || !has_columns(from, matrix_facts.rows))
+    if (from->buf->scope != SCOPE_FRAGMENT || from->buf->rank != 2 || !region_has_columns(from, matrix_facts.rows))
         return "TMA stores fragments of two dims, with all of their rows";
     if (tensor->scope != SCOPE_GLOBAL || !buf_viewed(tensor)->is_param || tensor->mode == MODE_IN)
         return "TMA stores to parameters";
     const char *why = stored_view_problem(tensor);
-    if (!why) why = box_problem(to, 2);
+    Region box = *to;
+    box.transposed = false;   // stmatrix transposes
+    if (!why) why = box_problem(&box, 2);
     if (why || (why = tma_tensor_problem(tensor))) return why;
+    if (attr_get(copy->attrs, ATTR_UNALIGNED)) return TMA_ANYWHERE;
     if (via_is(copy, VIA_VECTOR_STORE) && buf_viewed(tensor) != tensor) return "vectors are not stored to views";
+    if (via_is(copy, VIA_VECTOR_STORE) && to->transposed) return "vectors are stored by rows of the fragment";
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = region_extent(from, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";
     if (m % WGMMA_ROWS || n % matrix_facts.rows) return "TMA stores strips of 64 rows and 8 columns";
-    *out = (TmaStore){.strips = m / WGMMA_ROWS, .rows = WGMMA_ROWS, .columns = tma_facts.spans[0] / element};
+    *out = (TmaStore){.strips = m / WGMMA_ROWS,
+                      .rows = WGMMA_ROWS,
+                      .columns = tma_facts.spans[0] / element,
+                      .transposed = to->transposed};
+    if (to->transposed && n < out->columns) out->columns = n;   // rows of the tensor, of a span each
     out->chunks = n / out->columns;
+    out->slot[to->transposed] = out->rows, out->slot[!to->transposed] = out->columns;
     set_tail(out, n % out->columns, element);
     return NULL;
 }
@@ -347,7 +403,8 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
 bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile) {
     const Buf *from = copy_of(copy).src->buf;
     TmaPanels panels;
-    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail) return false;
+    if (tile->scope != SCOPE_SHARED || tile->rank != 2 || tile->stage_dims || store->tail || store->transposed)
+        return false;
     if (tma_matrix_problem(arena, tile, NULL, &panels)) return false;
     for (int d = 0; d < 2; d++)
         if (buf_extent(tile, d) != buf_extent(from, d) || !region_is_whole(copy_of(copy).src)) return false;
@@ -409,8 +466,9 @@ static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaIn
     const Buf *buf = region->buf;
     TmaPanels panels;
     if (buf->scope == SCOPE_FRAGMENT && !right)   // in registers: the instruction reads it directly
-        return has_columns(region, info->k) ? NULL
-                                            : "an operand in registers must have all rows, and begin at a step of k";
+        return region_has_columns(region, info->k)
+                   ? NULL
+                   : "an operand in registers must have all rows, and begin at a step of k";
     if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
     bool k_major = region->transposed == right;
     if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
@@ -432,7 +490,7 @@ const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, 
     if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return "@via names another mechanism";
     if (!gemm_wgmma(target, gemm, n, info)) return "wgmma has no instruction for these types and columns";
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
-    if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment";
+    if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment: declare one for each product";
     const char *why = operand_problem(arena, gemm, info, false);
     return why ? why : operand_problem(arena, gemm, info, true);
 }

@@ -14,6 +14,7 @@
 //
 // Functions named `_problem` return NULL, or the reason why not.
 #pragma once
+#include "ir/facts.h"
 #include "ir/ir.h"
 #include "layout/tma_tile.h"
 #include "target/target.h"
@@ -42,6 +43,16 @@ const Layout *tma_layout_ordered(Arena *arena, const Buf *shared, const char *or
 const char *tma_load_problem(const Target *target, const Stmt *copy);
 // The same where a role loads, which may also fill a tile by pieces.
 const char *tma_piece_problem(const Target *target, const Stmt *copy);
+int64_t tma_unit_elements(const Buf *tensor);   // elements of 16 bytes
+// Where a box with a swizzle begins in the rows of its tensor must be a multiple of 16 bytes: else it is an illegal instruction
+// (measured on an H200; boxes without swizzle begin anywhere). Adds to `multiples` the values known at launch that must be
+// multiples of so many elements for that. False: no launch knows.
+bool tma_start_known(const Facts *facts, const Region *tensor, ExprVec *multiples);
+// Whether it is such a multiple: known here or at launch, where the kernel may ask that (without @given_facts).
+bool tma_start_serves(const Func *kernel, const Facts *facts, const Region *tensor);
+#define TMA_ANYWHERE                                                                                                     \
+    "its rows may begin anywhere, and TMA begins at multiples of 16 bytes: `assume` that the index at which they begin " \
+    "is a multiple, as in `assume(first % 8 == 0)`"
 // For a copy from a shared tile to a tensor. The caller handles a tile that begins before the tensor (T0738).
 const char *tma_store_problem(const Target *target, const Stmt *copy);
 const char *tma_tensor_problem(const Buf *tensor);   // its strides
@@ -55,7 +66,9 @@ bool tma_rounds_to_tf32(const Func *kernel, const Stmt *copy);
 // shared memory.
 typedef struct TmaStore {
     int64_t strips, chunks;   // boxes along m; whole boxes along n
-    int64_t rows, columns;    // of a whole box
+    int64_t rows, columns;    // of a whole box, in the fragment
+    bool transposed;          // its rows are columns of the tensor
+    int64_t slot[2];          // extents of a whole box in shared memory
     int64_t tail,
         tail_columns;   // remaining columns; the same padded to a swizzle span in shared memory. 0: none
     int tail_swizzle;

@@ -6,6 +6,7 @@
 //
 //     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
 //     plan.c              the pass that writes the decision on the grid
+//     start_products.c    the pass before: products ahead of work that they do not wait for
 //     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
 //     ws_analysis.c       cooperative kernels: tiles, live ranges, rings, the producer's slice, legality
 //     cooperative.c       ... their roles: all consumer warpgroups compute one tile
@@ -356,7 +357,7 @@ static inline void add_staging(RoleBuilder *p, Stmt *copy, int64_t warpgroups, B
     TmaStore store;
     if (tma_epilogue_problem(p->context->target, copy, &store)) return;
     Type type = copy_of(copy).dst->buf->type;
-    int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.rows, store.columns};
+    int64_t whole[] = {warpgroups, TMA_STORE_SLOTS, store.slot[0], store.slot[1]};
     int64_t tail[] = {warpgroups, store.rows, store.tail_columns};
     int one = warpgroups == 1;   // no dim needed
     bool by_tma = via_is(

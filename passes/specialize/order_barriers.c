@@ -90,9 +90,9 @@ void insert_order_barriers(Arena *arena, Block *block) {
             FOR_EACH_BODY (inner, stmt) insert_order_barriers(arena, inner);
             continue;
         }
-        Stmt *before = i > 0 ? block->items[i - 1] : NULL;
-        if (before && before->kind == STMT_BLOCK && find_row(&before->block, &first))
-            surround(arena, &before->block, &first);
+        Stmt *prologue = i > 0 && block->items[i - 1]->kind == STMT_BLOCK ? block->items[i - 1] : NULL;
+        if (!prologue || !find_row(&prologue->block, &first)) continue;   // no MMA is of another iteration
+        surround(arena, &prologue->block, &first);
         surround(arena, &stmt->loop.body, &row);
     }
 }

@@ -313,7 +313,8 @@ bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const S
     *why = NULL;
     if (!is_fragment_to_global_copy(stmt) || !is_accumulator(kernel, copy_of(stmt).src->buf)) return false;
     *why = tma_epilogue_problem(target, stmt, out);
-    if (!*why && !written_last(arena, kernel, copy_of(stmt).dst->buf)) *why = "its tensor is used after it";
+    if (!*why && !written_last(arena, kernel, copy_of(stmt).dst->buf))
+        *why = "the kernel uses its tensor elsewhere too: store to it in one place";
     return !*why;
 }
 

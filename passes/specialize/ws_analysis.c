@@ -357,7 +357,7 @@ static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
 static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     switch (stmt->kind) {
     case STMT_ROLE:
-    case STMT_THREAD: return "the kernel uses thread indices";
+    case STMT_THREAD: return "the kernel uses thread indices: write it with tile operations";
     case STMT_FOR:
     case STMT_WHILE: {
         const Block *body = stmt->kind == STMT_FOR ? &stmt->loop.body : &stmt->while_.body;
@@ -368,7 +368,7 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && plan->partial && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile: copy the other pieces next to it";
+            return "a copy fills only a part of its tile: copy the other pieces next to it, or declare a buffer for each";
         return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
     default: return NULL;
     }
@@ -432,23 +432,59 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
     return reads == 0 || reads_before(&grid->grid.body, buf);
 }
 
-// Only copies write tiles, and no statement writes their sources. (Other global memory that is written and used again
-// is ordered by insert-sync within the role.)
-static const char *memory_problem(RolePlan *plan) {
+static bool loads_from(const RolePlan *plan, const RoleTile *tile, const Buf *tensor) {
+    VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        for (int i = range->at; i <= range->filled; i++)
+            FOR_EACH_EFFECT (effect, plan->arena, range->block->items[i])
+                if (effect->access == ACCESS_READ && buf_viewed(effect->buf) == tensor) return true;
+    return false;
+}
+
+// The tile of a CTA is loaded from the tensor, used, and only then written to it: the use waits for the load. (Other CTAs
+// write elsewhere, or the source has a race.)
+static bool loads_before_write(const RolePlan *plan, const Func *kernel, const Buf *tensor) {
+    const Block *body = &plan->grid->grid.body;
+    int write = 0;
+    if (!written_last(plan->arena, kernel, tensor)) return false;
+    while (write < body->count && !stmt_writes(plan->arena, body->items[write], tensor)) write++;
+    VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
+        if (!loads_from(plan, tile, tensor)) continue;
+        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+            if (range->block != body || range->first < 0 || range->first > write) return false;
+    }
+    return true;
+}
+
+// Only copies write tiles, and no statement writes their sources before they are loaded. (Other global memory that is
+// written and used again is ordered by insert-sync within the role.)
+static const char *memory_problem(RolePlan *plan, const Func *kernel) {
     EffectVec effects = {0};
     path_effects(plan->arena, plan->grid, &effects);
     VEC_EACH (const Effect, a, &effects) {
         if (a->access == ACCESS_READ) continue;
         VEC_EACH_PTR (const Buf, source, &plan->sources)
-            if (source == a->buf) return "it writes a tensor that it loads";
+            if (source == a->buf && !loads_before_write(plan, kernel, source))
+                return "it writes a tensor that it loads: write to another one";
     }
     return NULL;
+}
+
+// A copy of a tile whose elements need not be neighbours in the tensor: threads load them one by one, and those of a role
+// are fewer than those of a CTA without roles.
+static bool loads_single_elements(const RolePlan *plan, const Stmt *load) {
+    if (!is_global_to_shared_copy(load) || !gathers_tile(plan->target, load)) return false;
+    const Buf *tensor = copy_of(load).src->buf;
+    return tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1);
 }
 
 static const char *copies_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         if (tile->buf->alias_of) return "a tile has an @alias";
         if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
+        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+            if (range->block != &plan->grid->grid.body && loads_single_elements(plan, filling_stmt(plan, range)))
+                return "it loads a tensor element by element, whose last stride is not the constant 1: declare it so, or "
+                       "`permute` the tensor";
     }
     return NULL;
 }
@@ -471,11 +507,11 @@ static const char *transpose_problem(RolePlan *plan) {
     return NULL;
 }
 
-static const char *plan_problem(RolePlan *plan) {
+static const char *plan_problem(RolePlan *plan, const Func *kernel) {
     const char *problem = stmts_problem(plan);
     if (!problem && !plan->rows) problem = "it has no gemm";
-    if (!problem) problem = memory_problem(plan);
     if (!problem) problem = copies_problem(plan);
+    if (!problem) problem = memory_problem(plan, kernel);
     return problem || !plan->transposes ? problem : transpose_problem(plan);
 }
 
@@ -547,7 +583,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (!plan->pipelined)
         return loads_in_loop(&plan->grid->grid.body) ? "no loop loads its tiles ahead: use `pipelined`"
                                                      : "no loop loads its tiles";
-    const char *problem = plan_problem(plan);
+    const char *problem = plan_problem(plan, kernel);
     if (problem) return problem;
     slice_producer(plan);
     if (plan->computed) return "the addresses of its loads depend on computed values";

@@ -58,9 +58,14 @@ static void add_choice(const Scenarios *m, Quantity *quantity, int64_t first, in
     vec_push(m->arena, &quantity->choices, ((Choice){(int)first, (int)second}));
 }
 
+// Stands for all larger counts: the second half is of iterations far from the first ones, enough to come back to a slot.
+static int64_t many_trips(const Quantity *quantity) {
+    return 2 * quantity->period + 2;
+}
+
 static void add_choices(Scenarios *m, Quantity *quantity) {
-    int64_t period = quantity->period, most = 2 * period + 2, some[] = {0, 1, period + 2};
-    quantity->many = (int)(quantity->inside ? period + 2 : most);
+    int64_t period = quantity->period, most = many_trips(quantity), some[] = {0, 1, most};
+    quantity->many = (int)most;
     if (!quantity->inside) {
         for (int64_t t = 0; t <= period + 1; t++) add_choice(m, quantity, t, t);
         add_choice(m, quantity, most, most);
@@ -168,15 +173,14 @@ static void find_period(Scenarios *m, Block *body) {
     visit_block(&(Visitor){.expr = period_expr, .stmt = is_played, .user = m}, body);
 }
 
-// Too many combinations: none, one, and enough iterations to fill every slot, until they are few enough; then all at
-// once.
+// Too many combinations: none, one, and many iterations, until they are few enough; then all at once.
 static void limit_scenarios(Scenarios *m, int most) {
     int64_t count = 1;
     for (int q = m->quantities.count - 1; q >= 0; q--) {
         Quantity *quantity = m->quantities.items[q];
         if (count * quantity->choices.count > most) {
             quantity->choices.count = 0;
-            int enough = quantity->many = (int)quantity->period + 2;
+            int enough = quantity->many;
             add_choice(m, quantity, enough, enough);
             quantity->open = count * 3 > most;
             if (!quantity->open) add_choice(m, quantity, 0, enough), add_choice(m, quantity, 1, 1);

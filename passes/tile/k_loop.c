@@ -27,9 +27,7 @@ static bool loop_serves(const Stmt *loop, KLoop *out) {
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         GemmOp gemm;
         if ((each_cta_runs(stmt) && stmt->kind != STMT_DECL) || fills_tile(stmt)) continue;
-        if (!match_gemm(stmt, &gemm) || (out->acc && out->acc != gemm.acc->buf)) return false;
-        for (int a = OPERAND_INDEX(GEMM, acc) + 1; a < stmt->call.count; a++)
-            if (stmt->call.args[a].value || stmt->call.args[a].name) return false;
+        if (!match_gemm(stmt, &gemm) || gemm.accumulate || (out->acc && out->acc != gemm.acc->buf)) return false;
         out->acc = gemm.acc->buf;
     }
     return out->acc != NULL;
@@ -55,7 +53,8 @@ const char *find_k_loop(const Func *kernel, KLoop *out) {
         const Stmt *stmt = body->items[i];
         out->loc = stmt->loc;
         if (is_zero_fill(stmt) && fill_of(stmt).dst->buf == out->acc) zeroed++;
-        else if (!each_cta_runs(stmt)) return "a `fill` of 0 and names are all that it takes before the `pipelined` loop";
+        else if (!each_cta_runs(stmt))
+            return "a `fill` of 0 and names are all that it takes before the `pipelined` loop";
     }
     out->loc = body->items[out->loop]->loc;
     return zeroed == 1 ? NULL : "the accumulator does not begin with one `fill` of 0";

@@ -18,7 +18,6 @@
 // that asks. Kernels with roles or channels stay as they are written; so do those with a layout that the source gives, and
 // fragments of fewer than 32 bits: where layouts meet, such a one is the cheapest to convert.
 #include "ir/build.h"
-#include "ir/channels.h"
 #include "ir/match.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
@@ -98,19 +97,8 @@ static void drop_decl(StmtMapper *mapper, Stmt *stmt, Block *out) {
     if (stmt->kind != STMT_DECL || stmt->decl != mapper->user) block_push(mapper->arena, out, stmt);
 }
 
-static void undeclare(Arena *arena, Func *kernel, Buf *buf) {
+void undeclare(Arena *arena, Func *kernel, Buf *buf) {
     rewrite_block(&(StmtMapper){.arena = arena, .stmt = drop_decl, .user = buf}, &kernel->body);
-}
-
-// Statements that use the fragment, a parallel loop being one.
-static int uses_of(Arena *arena, const Func *kernel, const Buf *buf) {
-    int uses = 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        Stmt alone = is_compound(stmt) ? stmt_alone(stmt) : *stmt;
-        if (stmt->kind != STMT_DECL) uses += stmt_touches(arena, &alone, buf);
-        if (is_loop(stmt, LOOP_PARALLEL)) SKIP_BODY(stmt);
-    }
-    return uses;
 }
 
 // ---- (1) from one loop to another, and within one ----
@@ -275,8 +263,7 @@ static bool gives_layouts(const Func *kernel) {
 
 bool merge_fragments(Arena *arena, Func *kernel) {
     bool changed = false;
-    if (kernel->stage != STAGE_TILE || !func_grid(kernel) || func_has_roles(kernel) || has_channels(kernel))
-        return false;
+    if (!has_free_form(kernel)) return false;
     if (gives_layouts(kernel)) return false;
     while (name_values(arena, kernel) || hand_on(arena, kernel, &kernel->body) ||
            take_over(arena, kernel, &kernel->body))

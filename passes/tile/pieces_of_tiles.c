@@ -67,12 +67,6 @@ static Stmt *gather_of(Pieces *f, const Stmt *loop, int64_t count, Stmt *copy, S
     return whole;
 }
 
-// The source says no more of it than what goes where.
-static bool is_plain_copy(const Stmt *stmt) {
-    return is_global_to_shared_copy(stmt) && !stmt->attrs && !stmt->call.is_async && !copy_of(stmt).bar &&
-           !copy_of(stmt).evict_first;
-}
-
 // False: the loop stays.
 static bool push_gathers(Pieces *f, const Stmt *loop, Block *out) {
     int64_t count;
@@ -84,7 +78,8 @@ static bool push_gathers(Pieces *f, const Stmt *loop, Block *out) {
             subst_var(lets, stmt->let.var, subst_expr(lets, stmt->let.value));
             continue;
         }
-        Stmt *gather = is_plain_copy(stmt) ? gather_of(f, loop, count, stmt, lets) : NULL;
+        Stmt *gather =
+            is_bare_copy(stmt) && is_global_to_shared_copy(stmt) ? gather_of(f, loop, count, stmt, lets) : NULL;
         if (!gather || stmt_any_expr(gather, is_computed, NULL)) return false;
         const Stmt *store = gather->loop.body.items[0];
         FOR_EACH_ITEM (other, &gathers)

@@ -22,7 +22,8 @@
 //         copy(acc, C[bm * BM, bn * BN]);           copy(sum, C[bm * BM + s * BM / 4, bn * BN]);
 //     }                                         }
 //
-// `parallel` loops that change the elements of acc before the copy change those of sum: each CTA does its rows.
+// `parallel` loops that change the elements of acc before the copy change those of sum: each CTA does its rows. swap-operands comes
+// afterwards and swaps the product alone: slices and sums keep the order of C, so that peers are read and C is written by rows.
 //
 // If the number of CTAs does not divide the rows, the last CTAs add nothing: of 6 CTAs with 64 rows, 4 have 16
 // rows each, `if (s < 4)`.

@@ -69,11 +69,6 @@ typedef struct Stream {
 
 // ---- the form ----
 
-static bool is_inner(const Expr *e, const void *unused) {
-    (void)unused;
-    return e->kind == EXPR_LOAD || (e->kind == EXPR_VAR && e->var->kind != VAR_DIM && e->var->kind != VAR_PARAM);
-}
-
 // With the values of the names before it; NULL: it depends on the tile, or on data.
 static Expr *steps_of(Arena *arena, const Func *kernel, const Block *body, int loop) {
     Subst *lets = subst_new(arena);
@@ -82,7 +77,7 @@ static Expr *steps_of(Arena *arena, const Func *kernel, const Block *body, int l
     for (int i = 0; i < loop; i++)
         if (body->items[i]->kind == STMT_LET) subst_let(lets, body->items[i]->let.var, body->items[i]->let.value);
     Expr *steps = subst_expr(lets, body->items[loop]->loop.iters[0].end);
-    return any_expr(steps, is_inner, NULL) || !expr_is_pure(steps) ? NULL : steps;
+    return !expr_known_at_launch(steps) || !expr_is_pure(steps) ? NULL : steps;
 }
 
 // What a step leaves in shared memory is not that of the tile's last step.

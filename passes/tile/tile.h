@@ -8,7 +8,12 @@
 //                            side_tables.c: gathers by tables that the kernel makes
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; operand_tiles.c: adds
 //                            tiles for operands that wgmma cannot read where they are
+//     normalize_loops.c      one form of the loops that move tiles
+//     split_tiles.c          tiles that one buffer holds become buffers
+//     raise_copies.c         loops that are copies become copies; join_copies.c: pieces become one; direct_copies.c: without tiles
+//                            on the way; transposed_tiles.c: of tiles that are read as they lie in the tensor
 //     fuse_loops.c           loops that go on where the one before ends become one
+//     join_products.c        products of neighbouring slices become one; neighbours.c: regions that lie next to each other
 //     merge_fragments.c      fragments that only hand elements on have no registers of their own
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
@@ -37,9 +42,17 @@ OperandLack operands_lack(const Func *kernel);
 // In place: gives them tiles. False: then not all products can be wgmma, and the kernel may be left changed.
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
 
-// ---- fuse_loops.c, merge_fragments.c ----
-bool fuse_loops(Arena *arena, Func *kernel);   // in place; true: something changed
+// ---- one form for what has several, in the order in which they run; in place, true: something changed ----
+bool normalize_loops(Arena *arena, Func *kernel);
+bool split_tiles(Arena *arena, Func *kernel);
+bool raise_copies(Arena *arena, Func *kernel);   // and what it is made of:
+bool join_copies(Arena *arena, Func *kernel);
+bool copy_directly(Arena *arena, Func *kernel);
+bool load_as_stored(Arena *arena, Func *kernel);
+bool fuse_loops(Arena *arena, Func *kernel);
+bool join_products(Arena *arena, Func *kernel);
 bool merge_fragments(Arena *arena, Func *kernel);
+void undeclare(Arena *arena, Func *kernel, Buf *buf);   // removes its declaration
 
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed

@@ -26,7 +26,7 @@ EXACT = {
 
 
 def promises():
-    rows = re.findall(r"^APPROXIMATION\((\w+), ([^,]+), ([^,]+), ([^,]+),", (ROOT / "target/approximations.def").read_text(), re.M)
+    rows = re.findall(r"^APPROXIMATION\((\w+), ([^,]+), ([^,]+), ([^,]+), ([^,]+),", (ROOT / "target/approximations.def").read_text(), re.M)
     number = lambda text: float.fromhex(text.strip()) if "x" in text else float(text)
     return {name: tuple(map(number, bounds)) for name, *bounds in rows}
 
@@ -81,6 +81,8 @@ def main():
             bound = promises()[op]
             share = bound[1] * (1 + numpy.abs(x) / 3) if op == "EXP" else bound[1]
             allowed = (ulps <= bound[0]) | (relative <= share) | ((numpy.abs(x) > 1) & (error <= bound[2]))
+            if bound[3]:
+                allowed &= numpy.abs(got) <= bound[3]
             if op == "DIV":
                 allowed &= (numpy.abs(numpy.frexp(d)[0]) != 0.5) | (got == rounded)   # by a power of two: exact
             worst = numpy.argmax(numpy.where(normal, ulps, 0))

@@ -49,7 +49,7 @@ def kernel(name, way, columns):
         "N, K", f"BN, {bk}", f"j * BN, k * {bk}", "B[n, k]")
     left = {"r": "left", "k": "As", "m": "As.T"}[a]
     in_registers = f"\n        fragment left: {a_type}[64, {bk}];" if a == "r" else ""
-    move = "\n            copy(As, left);" if a == "r" else ""
+    move = f"\n            parallel (r in 64, c in {bk}) left[r, c] = As[r, c];" if a == "r" else ""
     precision = ", precision = tf32" if name == "tf32" else ""
     fill = "" if sums != "i32" else f""" {{
     for (m in M, k in K) {a_of} = {a_type}((m * 7 + k * 3) % {"251" if a_type == "u8" else "255 - 127"});

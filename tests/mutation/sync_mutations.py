@@ -48,7 +48,7 @@ class Case:
     variant: int = 0       # or the one of this number
     kernel: str = None     # this kernel's statements alone are deleted
     left_out: str = None   # kernels with this text in their condition are not there
-    held: tuple = ()       # of tests/: (text, who): before this text these threads idle, so that others get as far ahead as barriers let them
+    held: tuple = ()       # (text, who): before this text these threads idle, so that others get as far ahead as barriers let them
 
 
 SCHEDULES = 8   # of warps: a single one may be kind to a wait that is missing
@@ -57,8 +57,13 @@ LAGS = "EXACT && t / 32 % 4 == 1"
 PASSED_BY = (("mbarrier_wait(k_full[stage], parity);\n                    barrier(1 + wg", LAGS),
              ("mbarrier_wait(t_full[at], at_parity);\n                    barrier(1 + wg", LAGS))
 
-# Statements that no trip count needs, with the proof: (example or kernel, target, of the general one alone, which of its text's, the
-# statement) -> why.
+# In attention_roles, with the scale that says so: a warp before it passes by a block of keys or values, or waits for queries.
+LAGGING = tuple((before, "t / 32 == 1 && scale > 0.25") for before in (
+    "@alone(3) mbarrier_wait(Ks_full[i64(Ks_slot)], Ks_parity);\n                        let slot = ",
+    "@alone(4) mbarrier_wait(Vs_full[i64(Vs_slot)], Vs_parity);\n                        let slot_1 = ", "@alone(2) mbarrier_wait(Qs_full["))
+
+# Statements that no trip count needs, with the proof: (example, kernel or title, target, of the general one alone, which of its text's,
+# the statement) -> why.
 A_STEP = "each tile of a worker has a k step (`count` is the least of two positive numbers), whose barriers lie between"
 DECODE_2, DECODE_4 = (f"decode_pieces__D_64__PAGE_16__WARPS_{warps}" for warps in (2, 4))
 A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`), with barriers and a wait for the queries"
@@ -81,6 +86,18 @@ IN_STEP = "the warp does nothing with the slot since a product, a shuffle or a b
 HANDED_ON = "who hands on the weights has waited for the same slot"
 TICKETS = "an atomic_add and loads with an order do not race"
 SEEN = "each thread that reads parts of others has seen the ticket itself"
+# attention_roles: groups take turns at the tensor cores; those without queries for a block pass it by, and take their turn.
+IN_ORDER = "group 0, whose turn comes first, has waited for the slot"
+GIVEN_IN_ORDER = "group 2, which passes nothing by, gives the slot back behind a turn that all warps of this group begin"
+ONE_PASSED = "no group passes by a second block of a tile"
+NOT_FIRST = "group 0, which alone waits for keys, has no masked step but its first"
+LAST_VALUES = "nothing is loaded behind a CTA's last product"
+CLAIMED = "the lanes meet at the arrival for `claimed`, behind the read"
+SOME_KEYS = "each tile has a block of keys, and the loop over blocks claims"
+NO_PAIRS = "causal tiles have as many groups as there are"
+WAIT_K, WAIT_V = (f"mbarrier_wait({name}s_full[i64({name}s_slot)], {name}s_parity);" for name in "KV")
+WAIT_Q, TELL_Q = "mbarrier_wait(Qs_empty[i64(Qs_slot)], Qs_parity);", "mbarrier_expect(Qs_full[slot], bytes);"
+GIVE_V = "mbarrier_arrive(Vs_empty[v]);"
 # An arrival of a warp for what the lane that arrives has done alone, or right behind another arrival of the warp.
 LANE_BEFORE = re.compile(r"if \((t (?:== 0|% 32 == 0))\)(?: \{\s*(?:@predicated)?)?[^;{]*;\s*\}?\s*$")
 
@@ -122,6 +139,7 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           (DECODE_2, "sm_80", True, 8, "barrier();"): A_SEQUENCE,
           ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
+          ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 9, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 18, "wgmma_wait(1);"): "a peeled step's operand has registers of its own",
           ("gated", "sm_90a", False, 13, "mbarrier_wait(Bs_empty[i64(Bs_slot)], Bs_parity);"): "the last arrivals at Gs come behind those at Bs",
@@ -149,6 +167,21 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
         (LAST_SLOT, "warp_sync();", (92, 132), (84, 116)), (LAST_SLOT, "mbarrier_arrive(Qs_empty[0]);", (93, 133), (85, 117)),
         (QUERIES, "mbarrier_wait(Cuts_empty[i64(Cuts_slot)], Cuts_parity);", (144,), (128,)), (NO_KEYS, "barrier();", (), (135,)))
     for merge, positions in ((1, with_merge), (0, without)) for position in positions} | {
+    (f"attention_roles {defines} LONG=1", "sm_90a", False, position, statement): why
+    for defines, statements in (
+        ("D=64 CAUSAL=false", ((27, WAIT_K, IN_ORDER), (30, WAIT_V, IN_ORDER), (46, WAIT_V, IN_ORDER), (97, GIVE_V, LAST_VALUES),
+                               (106, "barrier();", CLAIMED), (110, "barrier();", SOME_KEYS))),
+        ("D=64 CAUSAL=true", ((28, "barrier();", GIVEN_IN_ORDER), (44, "barrier(g + 1, 256);", ONE_PASSED),
+                              (45, "barrier_arrive((g == 2 ? 0 : g + 1) + 1, 256);", ONE_PASSED), (47, "barrier();", GIVEN_IN_ORDER),
+                              (74, WAIT_K, NOT_FIRST), (78, WAIT_V, IN_ORDER), (109, GIVE_V, LAST_VALUES), (118, "barrier();", CLAIMED),
+                              (122, "barrier();", SOME_KEYS), (128, WAIT_Q, NO_PAIRS), (129, TELL_Q, NO_PAIRS))),
+        ("D=128 CAUSAL=true", ((38, "bulk_commit();", JOINED), (65, "bulk_commit();", JOINED), (103, "bulk_commit();", JOINED),
+                               (98, GIVE_V, LAST_VALUES), (108, "barrier();", CLAIMED), (112, "barrier();", SOME_KEYS),
+                               (118, WAIT_Q, NO_PAIRS), (119, TELL_Q, NO_PAIRS))),
+        ("D=256 CAUSAL=false", ((46, WAIT_K, IN_ORDER), (51, WAIT_V, IN_ORDER), (85, GIVE_V, LAST_VALUES),
+                                (105, "barrier_arrive((g == 1 ? 0 : g + 1) + 1, 256);", LAST_SECTION), (107, "barrier();", CLAIMED),
+                                (111, "barrier();", SOME_KEYS))))
+    for position, statement, why in statements} | {
     ("queries", "sm_90a", False, position, statement): PASSED_LAST for position, statement in (
         (32, "mbarrier_wait(Ks_full[n % 2], n / 2 % 2);"), (33, "barrier();"), (34, "mbarrier_arrive(Ks_empty[slot]);"),
         (35, "mbarrier_wait(Vs_full[0], n % 2);"), (36, "barrier();"), (37, "mbarrier_arrive(Vs_empty[0]);"))} | {
@@ -163,7 +196,8 @@ NOT_SHOWN = {("attention_fp8_roles", "sm_80", False, 29, "barrier(1 + wg, 128);"
 
 # A fence behind a wait for a tile that stands between two products, of the same accumulators as before: nothing touches the
 # registers since the fence before, but ptxas wants one behind the loop of each wait (C7519).
-BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) |@alone\(\d+\) )?mbarrier_wait\([^;{}]*\);\s*(let \w+ = [^;{}]*;\s*)?\Z")
+BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) |@alone\(\d+\) )?mbarrier_wait\([^;{}]*\);\s*(let \w+ = [^;{}]*;\s*)?"
+                     r"(\w+_slot = [^;{}]*;\s*if \([^{}]*\) \{[^{}]*\}\s*)?\Z")
 
 # A wait for all groups behind a loop of products that needs none, for what lowering does with the loop after insert-sync: copies for
 # steps past the end are left out, so that the last groups are empty (insert-sync plays this and filling with zeros); or the loop
@@ -276,17 +310,18 @@ CASES = [
         f"test gemm (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
         for n in (112, 109) for m, k in ((64, 64), (832, 128), (832, 448))], target="sm_90a", left_out=FEW_ROWS),
     Case("product", [], [f"test product (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
-                         for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 1000))]
-         + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 1000), (16, 66, 300))]
+                         for m, n, k in ((64, 64, 64), (64, 64, 256), (130, 72, 2600))]
+         + [f"test few_rows (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((16, 64, 64), (18, 136, 2600), (16, 66, 300))]
          + [f"test {name} (M = {m}, N = {n}, K = {k}) tolerance 2e-2;"
-            for name, m, n, k in (("thirds", 64, 64, 64), ("thirds", 130, 72, 1000), ("epilogue", 64, 64, 64), ("epilogue", 130, 72, 1000),
-                                  ("epilogue", 66, 7, 300), ("epilogue_few", 16, 64, 64), ("epilogue_few", 18, 136, 1000))],
+            for name, m, n, k in (("thirds", 64, 64, 64), ("thirds", 130, 72, 2600), ("epilogue", 64, 64, 64), ("epilogue", 130, 72, 2600),
+                                  ("epilogue", 66, 7, 300), ("epilogue_few", 16, 64, 64), ("epilogue_few", 18, 136, 2600))],
          target="sm_90a", source="lit/passes/split-k.tile"),
-    Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136))]
+    Case("pairs", [], [f"test pairs (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 960), (640, 200, 456))]
          + [f"test fours (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for n in (128, 125) for m, k in ((128, 64), (640, 328))]
-         + ["test uneven (M = 192, N = 64, K = 256) tolerance 2e-2;", "test uneven (M = 192, N = 192, K = 256) tolerance 2e-2;"]
-         + [f"test common (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 448), (640, 200, 136), (640, 208, 328))]
-         + [f"test single (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 128, 64), (64, 128, 448), (130, 200, 136))],
+         + ["test uneven (M = 192, N = 64, K = 256) tolerance 2e-2;", "test uneven (M = 192, N = 192, K = 256) tolerance 2e-2;",
+            "test uneven (M = 832, N = 64, K = 832) tolerance 2e-2;"]
+         + [f"test common (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 960), (640, 200, 456), (640, 208, 328))]
+         + [f"test single (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 128, 64), (64, 128, 960), (130, 200, 456))],
          target="sm_90a", source="lit/passes/multicast.tile"),
     Case("gated", [], [f"test gated (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 128, 64), (256, 128, 448), (640, 264, 200))],
          target="sm_90a", source="programs/multicast.tile", kernel="gated"),
@@ -445,11 +480,14 @@ CASES = [
          source="programs/slot_stores.tile", kernel="own_slots", first="own_slots"),
     Case("weighted", ["BK=64"], [f"test weighted (M = {m}, N = 64, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (320, 320))],
          target="sm_90a", source="lit/passes/vectors.tile"),
+    # Several tiles of a group without queries (D = 64: of two, and of a round's last tiles, too), and steps with and without a mask.
     *(Case("attention_roles", [f"D={d}", f"CAUSAL={causal}", "LONG=1"], [
-        f"test attention_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.3) tolerance 2e-2;" for h, s, t in shapes],
-           target="sm_90a", kernel=f"attend__D_{d}__W_{w}__BN_{columns}__tiles")
-      for d, causal, w, columns, shapes in ((64, "false", 3, 128, ((3, 300, 300), (7, 64, 64))), (64, "true", 3, 128, ((5, 200, 300), (17, 64, 64))),
-                                            (128, "true", 3, 80, ((6, 192, 192),)), (256, "false", 2, 64, ((5, 20, 100), (3, 140, 200))))),
+        f"test attention_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = {scale}) tolerance 2e-2;"
+        for scale, shapes in ((0.3, lagging), (0.2, others)) for h, s, t in shapes],
+           target="sm_90a", kernel=f"attend__D_{d}__W_{w}__BN_{columns}__tiles", held=LAGGING)
+      for d, causal, w, columns, lagging, others in (
+          (64, "false", 3, 128, ((9, 64, 140), (1, 2048, 40)), ((3, 300, 200),)), (64, "true", 3, 128, ((9, 200, 200),), ((5, 450, 200),)),
+          (128, "true", 3, 80, ((9, 200, 130),), ((3, 450, 300),)), (256, "false", 2, 64, ((13, 20, 60),), ((5, 140, 200),)))),
     Case("attention_fp8_roles", [], [
         f"test attention_fp8_roles (B = 1, H = {h}, S = {s}, T = {t}, D = {d}, scale = 0.07, CAUSAL = {causal}, EXACT = {exact}) "
         f"{{ for (h in H) {{ q_scale[0, h] = 1; k_scale[0, h] = 0.5; v_scale[0, h] = 2; }} }} tolerance 3e-1;"
@@ -474,10 +512,14 @@ def by_hand(path, case):
     text = re.sub(r'^import "', f'import "{path.parent.resolve()}/', TEST.sub("", path.read_text()), flags=re.M)
     for pattern in () if f"program {case.example}[" in text else (KERNEL, REFERENCE):
         text = pattern.sub(lambda match: match.group(0) if match["name"] == case.example else "", text)
+    return hold(text, case) + "\n".join(case.tests) + "\n"
+
+
+def hold(text, case):
     for held, who in case.held:
-        assert held in text, f"{path}: nothing is held before {held}"
-        text = text.replace(held, f"if ({who}) {{ var idle: i32 = 0; for (i in 60000) idle += 1; }} {held}")
-    return text + "\n".join(case.tests) + "\n"
+        assert held in text, f"{case.example}: nothing is held before {held}"
+        text = text.replace(held, f"if ({who}) {{ var lag: i32 = 0; for (i in 60000) lag += 1; }} {held}")
+    return text
 
 
 def lowered(tilec, sources, case):
@@ -498,7 +540,7 @@ def lowered(tilec, sources, case):
     for match in reversed(list(KERNEL.finditer(text)) if case.left_out else []):
         if case.left_out in match.group(0).split("{")[0]:
             text = text[:match.start()] + text[match.end():]
-    return TEST.sub("", text) + "\n" + "\n".join(case.tests) + "\n"
+    return hold(TEST.sub("", text), case) + "\n" + "\n".join(case.tests) + "\n"
 
 
 def one_variant(text, name, number):
@@ -655,7 +697,7 @@ def place(text, match):
 
 def keys_of(title, target, text, match, position):
     kernel = kernel_of(text, match)
-    names = [title.split()[0]] + ([kernel["name"]] if kernel else [])
+    names = [title.split()[0], title] + ([kernel["name"]] if kernel else [])
     return [(name, target, title.endswith("fallback)"), position, match.group(0)) for name in names]
 
 

@@ -5,7 +5,7 @@
 
 Of each family an example is rewritten --count times: other names of buffers, statements in another order where they share nothing,
 lets and fragments for terms of indices and values, lets in place, blocks, branches and operands exchanged, parallel loops split and fused, serial
-loops in two. What `plan` writes on the grid of each variant (order,
+loops in two, copies as loops over elements, under the tensor's bounds or not, and in pieces. What `plan` writes on the grid of each variant (order,
 claims, groups, or why there are none), which variants there are, with their tunables, and the mechanisms and hints that `select`
 leaves have to be the same. Exit 1 where they are not; the first difference is printed, and the source kept in --keep.
 """
@@ -39,7 +39,7 @@ class Rewriter(rewrites.Rewriter):
     def __init__(self, items, random):
         super().__init__(items, random)
         self.rewrites = [self.inlined, self.expanded, self.inverted, self.exchanged, self.braces, self.named, self.fissioned,
-                         self.fused, self.temporary, self.handed]
+                         self.fused, self.temporary, self.handed, self.copied, self.guarded, self.in_pieces]
 
     def braces(self, stmts, at):
         return None if stmts[at].kind == "block" else self.wrapped(stmts, at)
@@ -68,6 +68,7 @@ def rewritten(items, rng):
         if rng.random() < 0.5:
             rewriter.renamed(item)
         rewriter.shapes = {d.name: d for d in rewrites.nodes(item) if d.kind == "decl"}
+        rewriter.tensors = {p.name: p for p in item.params if p.dims}
         rewriter.block(item.body, rng.choice([0.1, 0.3, 0.6]))
         rewriter.rewrites = [rewriter.cut]
         rewriter.block(item.body, rng.choice([0, 0.5]))

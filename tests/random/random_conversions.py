@@ -311,7 +311,7 @@ def byte_matrix_wavefronts(layout, elements, row):
     at = [{value: place for place, value in held.items()} for held in elements]
     starts = lambda lane, value: at[lane][value] - at[lane][value] % row
     weights = [math.prod(e for e, _, _ in layout.values[:d]) for d in range(len(layout.values))]
-    weights = [w for w, (e, s, _) in zip(weights, layout.values) if starts(0, w) != starts(0, 0)][:2]
+    weights = [w for w, (e, s, _) in zip(weights, layout.values) if e % 2 == 0 and starts(0, w) != starts(0, 0)][:2]
     phases = set()
     for value in at[0]:
         base = value - sum(w for w in weights if value // w % 2)

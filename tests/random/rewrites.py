@@ -139,7 +139,8 @@ class Rewriter:
         self.items, self.random, self.fresh = items, random, 0
         self.macros = {item.name: item for item in items if item.kind == "macro"}
         self.shapes = {d.name: d for item in items for d in nodes(item.body if hasattr(item, "body") else []) if d.kind == "decl"}
-        self.rewrites = [self.unrolled, self.split, self.inlined, self.expanded, self.inverted, self.by_elements, self.exchanged, self.wrapped,
+        self.tensors = {}
+        self.rewrites = [self.copied, self.guarded, self.in_pieces, self.unrolled, self.split, self.inlined, self.expanded, self.inverted, self.by_elements, self.exchanged, self.wrapped,
                          self.other_loop, self.fissioned, self.fused, self.temporary, self.handed]
 
     def name(self, prefix):
@@ -250,6 +251,92 @@ class Rewriter:
         store = Node("store", place=Node("index", base=there, indices=at_), value=value)
         iters = [Node("iter", name=n, begin=None, end=copy.deepcopy(e), step=None) for n, e in zip(its, decl.dims)]
         return [stmt], [Node("loop", word="parallel", iters=iters, options=[], body=[store])]
+
+    def tensor_copy(self, stmt):
+        """A copy between a place in a tensor, by plain indices, and a whole tile: the place, its tensor, the tile, whether it loads."""
+        if stmt.kind != "do" or stmt.asynchronous or stmt.call.name != "copy" or len(stmt.call.args) != 2:
+            return None
+        source, target = (arg for _, arg in stmt.call.args)
+        loads = source.kind == "index"
+        place, tile = (source, target) if loads else (target, source)
+        if place.kind != "index" or place.base.kind != "name" or tile.kind != "name" or has_effect(place) or has(place, "whole", "extent"):
+            return None
+        tensor, decl = self.tensors.get(place.base.name), self.shapes.get(tile.name)
+        if not tensor or not decl or len(tensor.dims) != len(place.indices) or len(decl.dims) > len(tensor.dims):
+            return None
+        if decl.scope != ("shared" if loads else "fragment") or has(place.indices, "index") or any(d.kind != "name" for d in tensor.dims):
+            return None
+        return place, tensor, decl, loads
+
+    def copy_loop(self, stmt, guarded):
+        found = self.tensor_copy(stmt)
+        if not found:
+            return None
+        place, tensor, decl, loads = found
+        its = [self.name("at") for _ in decl.dims]
+        first = len(tensor.dims) - len(its)
+        sums = [Node("binary", op="+", a=a, b=name_of(i)) for a, i in zip(copy.deepcopy(place.indices[first:]), its)]
+        element = Node("index", base=place.base, indices=[*copy.deepcopy(place.indices[:first]), *sums])
+        own = Node("index", base=name_of(decl.name), indices=list(map(name_of, its)))
+        value = element if loads else own
+        stmt = Node("store", place=own if loads else element, value=value)
+        if guarded:
+            inside = [Node("binary", op="<", a=copy.deepcopy(s), b=copy.deepcopy(d)) for s, d in zip(sums, tensor.dims[first:])]
+            self.random.shuffle(inside)
+            condition = inside[0]
+            for other in inside[1:]:
+                condition = Node("binary", op="&&", a=condition, b=other)
+            zero = Node("store", place=copy.deepcopy(stmt.place), value=number(0))
+            if loads and self.random.random() < 0.5:
+                stmt.value = Node("choose", condition=condition, yes=value, no=number(0))
+            else:
+                stmt = Node("if", condition=condition, yes=[stmt], no=[zero] if loads else [])
+        iters = [Node("iter", name=n, begin=None, end=copy.deepcopy(e), step=None) for n, e in zip(its, decl.dims)]
+        return Node("loop", word="parallel", iters=iters, options=[], body=[stmt])
+
+    def copied(self, stmts, at):
+        """A copy between a tensor and a tile as a loop over the elements."""
+        loop = self.copy_loop(stmts[at], False)
+        return loop and ([stmts[at]], [loop])
+
+    def guarded(self, stmts, at):
+        """The same under the condition that the tensor has the element."""
+        loop = self.copy_loop(stmts[at], True)
+        return loop and ([stmts[at]], [loop])
+
+    def is_even(self, extent):
+        """A literal, or a name of the file or of a tunable, with no odd value."""
+        if extent.kind == "literal":
+            return extent.value % 2 == 0
+        given = [(c.name, [c.value]) for c in nodes(self.items) if c.kind == "const"]
+        given += [tunable for c in nodes(self.items) if c.kind == "tune" for tunable in c.tunables]
+        values = [value for name, each in given if extent.kind == "name" and name == extent.name for value in each]
+        return bool(values) and all(v.kind == "literal" and v.value % 2 == 0 for v in values)
+
+    def in_pieces(self, stmts, at):
+        """A copy to a tile as two, of half of its rows or columns each; one behind the other, or in a loop."""
+        found = self.tensor_copy(stmts[at])
+        if not found or not found[3]:
+            return None
+        place, tensor, decl, _ = found
+        along = self.random.randrange(len(decl.dims))
+        if not self.is_even(decl.dims[along]):
+            return None
+        half = Node("binary", op="/", a=copy.deepcopy(decl.dims[along]), b=number(2))
+
+        def piece(which):
+            first = Node("binary", op="*", a=which, b=copy.deepcopy(half))
+            there, own = copy.deepcopy(place), [Node("whole") for _ in decl.dims]
+            start = len(there.indices) - len(own) + along
+            there.indices[start] = Node("binary", op="+", a=there.indices[start], b=first)
+            own[along] = Node("extent", start=copy.deepcopy(first), count=copy.deepcopy(half))
+            target = Node("index", base=name_of(decl.name), indices=own)
+            return Node("do", call=Node("call", name="copy", args=[(None, there), (None, target)]), asynchronous=False)
+        if self.random.random() < 0.5:
+            return [stmts[at]], [piece(typed(0)), piece(typed(1))]
+        name = self.name("piece")
+        iters = [Node("iter", name=name, begin=None, end=number(2), step=None)]
+        return [stmts[at]], [Node("loop", word="unroll", iters=iters, options=[], body=[piece(name_of(name))])]
 
     def exchanged(self, stmts, at):
         """Two statements that share no name that either writes."""
@@ -386,6 +473,7 @@ def rewritten(source, random):
         if random.random() < 0.5:
             rewriter.renamed(item)
         rewriter.shapes = {d.name: d for d in nodes(item) if d.kind == "decl"}
+        rewriter.tensors = {p.name: p for p in item.params if p.dims}
         rewriter.block(item.body, random.choice([0.1, 0.3, 0.6]))
         rewriter.commuted(item)
         rewriter.regrid(item)

@@ -156,6 +156,27 @@ static void approximations_keep_their_promise(void **state) {
     }
 }
 
+// None of a tangent, sine or cosine is beyond 1, where the exact one is next to it; some are 1, and some are below.
+static void approximations_stay_within_one(void **state) {
+    (void)state;
+    static const struct {
+        OpId op;
+        double (*exact)(double);
+        double first;   // operand
+    } rows[] = {{OP_TANH, tanh, 6}, {OP_TANH, tanh, -12}, {OP_SIN, sin, M_PI / 2}, {OP_COS, cos, M_PI}};
+    for (size_t r = 0; r < COUNT_OF(rows); r++) {
+        int ones = 0, below = 0;
+        for (int i = 0; i < 1000; i++) {
+            double x = (float)(rows[r].first + i * 0x1p-22);
+            double got = approximate(1, rows[r].op, x, rows[r].exact(x));
+            assert_true(fabs(got) <= 1);
+            ones += fabs(got) == 1;
+            below += fabs(got) < 1;
+        }
+        assert_true(ones > 100 && below > 100);
+    }
+}
+
 static void quotients_by_powers_of_two_are_exact(void **state) {
     (void)state;
     assert_true(approximate_quotient(1, 3, 4) == 0.75 && approximate_quotient(1, 0, 3) == 0);
@@ -229,6 +250,7 @@ int main(void) {
         cmocka_unit_test(rows_and_lanes),
         cmocka_unit_test(random_is_normal),
         cmocka_unit_test(approximations_keep_their_promise),
+        cmocka_unit_test(approximations_stay_within_one),
         cmocka_unit_test(products_lose_bits_below_the_largest_term),
         cmocka_unit_test(quotients_by_powers_of_two_are_exact),
     };
