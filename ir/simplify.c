@@ -323,6 +323,22 @@ static Expr *xor_by_pieces(const Simplifier *s, Expr *x, Expr *y) {
 
 static Expr *make_xor(const Simplifier *s, Expr *a, Expr *b);
 
+// (x + k) ^ y for a constant k below all bits of x and y: (x ^ y) + k, so that neighbours differ by an offset.
+static Expr *xor_constant_below(const Simplifier *s, Expr *x, Expr *y) {
+    LinearSum u = linear_of(s->arena, x), v = linear_of(s->arena, y), a, b, c, d;
+    if (!nonnegative(s, &u) || !nonnegative(s, &v) || u.count == 0 || v.count == 0) return NULL;
+    for (int64_t g = 2; g <= (int64_t)1 << 20 && g <= 2 * u.constant; g *= 2) {
+        split(&u, g, &a, &b);
+        split(&v, g, &c, &d);
+        if (b.count > 0 || b.constant <= 0 || b.constant >= g || !linear_is_constant(&d, 0) || !nonnegative(s, &a))
+            continue;
+        LinearSum sum = linear_of(s->arena, make_xor(s, linear_expr(s->arena, &a), linear_expr(s->arena, &c)));
+        linear_add_linear(&sum, &b, 1);
+        return linear_expr(s->arena, &sum);
+    }
+    return NULL;
+}
+
 // (k + y) ^ z for a constant k above all bits of y: (y ^ z) ^ k, so that what varies is shared between constants.
 static Expr *xor_constant_out(const Simplifier *s, Expr *x, Expr *z) {
     LinearSum u = linear_of(s->arena, x), rest = u;
@@ -346,6 +362,8 @@ static Expr *make_xor(const Simplifier *s, Expr *a, Expr *b) {
     simpler = xor_by_pieces(s, a, b);
     if (!simpler) simpler = xor_constant_out(s, a, b);
     if (!simpler) simpler = xor_constant_out(s, b, a);
+    if (!simpler) simpler = xor_constant_below(s, a, b);
+    if (!simpler) simpler = xor_constant_below(s, b, a);
     return simpler ? simpler : e_xor(s->arena, a, b);
 }
 

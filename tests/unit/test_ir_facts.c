@@ -171,6 +171,10 @@ static void xors_fold(void **state) {
     expect_form(&b, X(V(j), N(64)), "j + 64");
     expect_form(&b, X(M(V(x), N(8)), V(j)), "x * 8 + j");
     expect_form(&b, X(A(V(j), N(16)), R(V(t), N(32))), "j ^ t % 32 ^ 16");
+    expect_form(&b, X(A(M(V(j), N(4)), N(1)), M(V(x), N(8))), "(j * 4 ^ x * 8) + 1");   // 1 is below all bits of both
+    expect_form(&b, X(M(V(x), N(8)), A(M(V(j), N(4)), N(3))), "(j * 4 ^ x * 8) + 3");
+    expect_form(&b, X(A(M(V(j), N(4)), N(1)), M(V(x), N(2))), "(j * 4 ^ x * 2) + 1");
+    expect_form(&b, X(A(M(V(j), N(4)), N(2)), M(V(x), N(2))), "j * 4 + 2 ^ x * 2");   // x has bit 1, too
     expect_form(&b, X(X(V(i), N(5)), N(6)), "i ^ 3");
     expect_form(&b, X(N(5), V(i)), "i ^ 5");
 }
