@@ -55,7 +55,7 @@ static const Target targets[] = {
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
      .summary = "Hopper without its own instructions", .features = HOPPER, .multiprocessors = 132, L2(50)},
     {COMMON, CLUSTERS, SHARED(228), .name = "sm_90a", .threads_multiprocessor = 2048, .ptx_feature = "+ptx86",
-     .summary = "Hopper: H100, H200", .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, L2(50),
+     .summary = "Hopper: H100, H200", .features = HOPPER | BIT(WGMMA), .multiprocessors = 132, .gpc_ctas = 16, L2(50),
      .clock_mhz = 1980, .stream_bytes = 2150, .launch_ns = 2200, .float8_bits = 13,
      .wgmma = {.k_bytes = 32,
                .strip_bytes = 128,

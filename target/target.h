@@ -126,10 +126,11 @@ typedef struct Target {
     int64_t ring_bytes, ring_slots;   // of tiles that roles load: more on the way gain nothing (docs/notebook/plan.md)
     int partitions;                   // of a multiprocessor; each has its own warps and its share of the registers
     int multiprocessors;              // of the most common device, for cost models
-    int64_t clock_mhz;                // of its multiprocessors where power does not limit it; 0: not measured
-    int64_t stream_bytes;             // of device memory, a clock of that, all multiprocessors
-    int64_t launch_ns;                // that a kernel takes in addition to its clocks
-    WgmmaCosts wgmma;                 // of targets with FEATURE_WGMMA
+    int gpc_ctas;   // next to each other in a grid, whose loads of one line the L2 cache gets as one; 0: not measured
+    int64_t clock_mhz;      // of its multiprocessors where power does not limit it; 0: not measured
+    int64_t stream_bytes;   // of device memory, a clock of that, all multiprocessors
+    int64_t launch_ns;      // that a kernel takes in addition to its clocks
+    WgmmaCosts wgmma;       // of targets with FEATURE_WGMMA
     WarpCosts costs;
     int banks, bank_bytes;          // shared memory
     int sector_bytes, line_bytes;   // global memory

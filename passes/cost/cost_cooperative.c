@@ -218,7 +218,7 @@ bool cooperative_has_cost(Arena *arena, const Func *kernel) {
 Expr *cost_cooperative(Arena *arena, const Target *target, const Func *kernel, bool aliased, LaunchCost *terms) {
     Sum sum;
     const WgmmaCosts *costs = &target->wgmma;
-    TileClaim claim = schedule_of(arena, kernel, &(Specialization){.kind = WS_COOPERATIVE}).claim;
+    TileClaim claim = schedule_of(arena, kernel, &(Specialization){.kind = WS_COOPERATIVE}, 0).claim;
     bool equal = cooperative_equal_tiles(arena, kernel), alone = claim.kind != CLAIM_STATIC;
     *terms = (LaunchCost){.step = step_clocks(arena, target, kernel, &sum) + costs->wait_clocks,
                           .tail = costs->tile_clocks + (alone ? costs->alone_clocks : 0) +

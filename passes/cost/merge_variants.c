@@ -79,7 +79,7 @@ static void set_costs(const TileSearch *search, const TileVec *tiles, int count,
     for (int v = 0; v < count; v++) {
         Specialization how;
         const Func *kernel = as_streamed(search->arena, variants[v]), *padded = as_specialized(search, kernel, &how);
-        Schedule schedule = schedule_of(search->arena, padded, &how);
+        Schedule schedule = schedule_of(search->arena, padded, &how, 0);
         if (is_cooperative_by_loop(&how) && schedule.deals && schedule.claim.kind == CLAIM_OPEN) {
             set_claim(search->arena, (Stmt *)func_grid(variants[v]), (TileClaim){.kind = CLAIM_STATIC});
             set_claim(search->arena, (Stmt *)func_grid(padded), (TileClaim){.kind = CLAIM_STATIC});

@@ -6,7 +6,8 @@
 //     sections   where trip counts rise or fall with one name of the grid only, and tiles that differ in it read the same
 //     raster     where it pays: one tile that is read depends on the first name and not on the second, another on the second and
 //                not on the first, as in a gemm. (Attention reads keys by head only. There the plain order is best: the CTAs of
-//                a head are neighbours.)
+//                a head are neighbours.) In groups of eight rows; of fewer where loads limit the kernel, and neighbours then
+//                load less (docs/notebook/hopper-clusters.md)
 //     longest    as sections, where tiles share no reads or the counts depend on data too: sections would be as unequal as their
 //                tiles
 //     plain      else
@@ -36,9 +37,8 @@ static bool region_uses_any(const Region *region, const Map *vars) {
     return false;
 }
 
-// A tile that is read depends on the first name and not on the second, another on the second and not on the first.
-static bool raster_pays(Arena *arena, const Stmt *grid) {
-    bool first = false, second = false;
+// A tile that is read depends on the first name and not on the second, another on the second and not on the first. Out: their bytes.
+static bool raster_pays(Arena *arena, const Stmt *grid, int64_t bytes[2]) {
     const Map *names[] = {dependents(arena, grid, grid->grid.iters[0].var),
                           dependents(arena, grid, grid->grid.iters[1].var)};
     FOR_EACH_EFFECT (effect, arena, grid) {
@@ -46,10 +46,21 @@ static bool raster_pays(Arena *arena, const Stmt *grid) {
         bool uses[2] = {false, false};
         if (!region || effect->access != ACCESS_READ || region->buf->scope != SCOPE_GLOBAL) continue;
         for (int i = 0; i < 2; i++) uses[i] = region_uses_any(region, names[i]);
-        first |= uses[0] && !uses[1];
-        second |= uses[1] && !uses[0];
+        if (uses[0] != uses[1]) bytes[uses[1]] += region_bytes(region);
     }
-    return first && second;
+    return bytes[0] > 0 && bytes[1] > 0;
+}
+
+// Rows of a group. Neighbours load `rows` tiles of the first name and neighbours / rows of the second: of groups of a power of two, those
+// with the fewest bytes.
+static int raster_rows(const int64_t bytes[2], int64_t neighbours) {
+    int best = DEFAULT_RASTER;
+    int64_t least = INT64_MAX;
+    for (int rows = DEFAULT_RASTER; neighbours > 0 && rows > 0; rows /= 2) {
+        int64_t loads = rows * bytes[0] + ceil_div(neighbours, rows) * bytes[1];
+        if (loads < least) least = loads, best = rows;
+    }
+    return best;
 }
 
 // ---- tiles with unequal work ----
@@ -264,26 +275,27 @@ Expr *bytes_read_again(Arena *arena, const Stmt *grid, const Iter *iter, int64_t
 // ---- the decision ----
 
 // `loops`: in a plain loop over tiles a CTA gets long and short ones anyway.
-static TileOrder order_of(Arena *arena, const Func *kernel, bool loops, bool *by_data) {
+static TileOrder order_of(Arena *arena, const Func *kernel, int64_t neighbours, bool loops, bool *by_data) {
     const Stmt *grid = func_grid(kernel);
+    int64_t bytes[2] = {0};
     TileOrder order = {.kind = ORDER_OPEN};
     bool several = grid->grid.count > 1;
     if (!loops) order = longest_first(arena, facts_new(arena, kernel), grid, by_data);
     if (order_is_longest(order) && several && !*by_data &&
         bytes_read_again(arena, grid, &grid->grid.iters[order.iter], 1))
         order.kind = ORDER_SECTIONS;
-    if (order.kind != ORDER_SECTIONS && several && raster_pays(arena, grid))
-        order = (TileOrder){.kind = ORDER_RASTER, .rows = DEFAULT_RASTER};
+    if (order.kind != ORDER_SECTIONS && several && raster_pays(arena, grid, bytes))
+        order = (TileOrder){.kind = ORDER_RASTER, .rows = raster_rows(bytes, neighbours)};
     return order;
 }
 
-Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how) {
+Schedule schedule_of(Arena *arena, const Func *kernel, const Specialization *how, int64_t neighbours) {
     const Stmt *grid = func_grid(kernel);
     Schedule schedule = {.order = grid_order(grid), .claim = grid_claim(grid)};
     TileOrder *order = &schedule.order;
     TileClaim *claim = &schedule.claim;
     bool by_data = false, loops = how->kind == WS_NONE && claim->kind == CLAIM_STATIC;
-    if (order->kind == ORDER_OPEN) *order = order_of(arena, kernel, loops, &by_data);
+    if (order->kind == ORDER_OPEN) *order = order_of(arena, kernel, neighbours, loops, &by_data);
     schedule.deals = order_is_longest(*order) && !by_data;
     if (claim->kind == CLAIM_OPEN && has_tile_loops(grid)) claim->kind = CLAIM_STATIC;
     if (claim->kind == CLAIM_DYNAMIC && !kernel_workspace(kernel, WORKSPACE_COUNTER)) claim->kind = CLAIM_ONE;

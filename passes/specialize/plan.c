@@ -19,6 +19,7 @@
 // for other shapes, have none.
 #include "ir/build.h"
 #include "ir/channels.h"
+#include "passes/cost/cost.h"
 #include "passes/cost/occupancy.h"
 #include "passes/grid/tile_order.h"
 #include "passes/select/tma_reduce.h"
@@ -217,11 +218,18 @@ static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, co
     return true;
 }
 
+// CTAs that load together, where a step loads for longer than it multiplies.
+static int64_t neighbours_of(PassContext *context, const Func *kernel, const Specialization *how) {
+    if (how->kind != WS_PINGPONG) return 0;
+    PingpongCost cost = cost_pingpong(context->arena, context->target, kernel, 1);
+    return cost.fetch > larger(cost.step, cost.power) ? context->target->gpc_ctas : 0;
+}
+
 // CTAs of a cluster that reach each other are neighbours (cluster_grid.c); roles of the source stand in no loop over tiles but their own.
 static bool write_schedule(PassContext *context, const Func *kernel, Stmt *grid, const Specialization *how) {
     if (func_cluster(kernel) > 1 || attr_get(kernel->attrs, ATTR_FALLBACK)) return false;
     Arena *arena = context->arena;
-    Schedule schedule = schedule_of(arena, kernel, how);
+    Schedule schedule = schedule_of(arena, kernel, how, neighbours_of(context, kernel, how));
     if (func_has_roles(kernel) && !has_tile_loops(grid) && schedule.claim.kind == CLAIM_STATIC) {
         REMARK(context, grid->loc, T_GRID_HINT, "persistent", "the roles have loops of their own");
         schedule.claim = (TileClaim){0};
