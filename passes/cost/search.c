@@ -242,9 +242,10 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
         add_candidate(search, choice, &choice->splits, &tile);
 }
 
-// The sizes that people compare count as several others.
+// The sizes that people compare count as several others: as one, 1024 cubed had 0.66 of the speed before; as ten, 128 x 8192 x 8192
+// had 0.92 (splits that no other size wants).
 static double weight_of(int problem) {
-    return problem < COMPARED_PROBLEMS ? 10 : 1;
+    return problem < COMPARED_PROBLEMS ? 6 : 1;
 }
 
 // The clocks of each problem, by the evaluator that launches use.
