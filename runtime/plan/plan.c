@@ -45,6 +45,51 @@ const char *plan_condition_text(Arena *arena, const PlanCondition *condition) {
     return sb_text(&text);
 }
 
+// ---- names of tunables in expressions ----
+
+static const char word_bytes[] = "0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+static const PlanTuned *tuned_named(const PlanVariant *v, const char *name, size_t length) {
+    VEC_EACH (const PlanTuned, tuned, &v->tuned)
+        if (strlen(tuned->name) == length && strncmp(tuned->name, name, length) == 0) return tuned;
+    return NULL;
+}
+
+static const PlanTuned *tuned_of_value(Arena *arena, const PlanVariant *v, const char *digits, size_t length) {
+    VEC_EACH (const PlanTuned, tuned, &v->tuned) {
+        const char *value = arena_printf(arena, "%lld", (long long)tuned->value);
+        if (strlen(value) == length && strncmp(value, digits, length) == 0) return tuned;
+    }
+    return NULL;
+}
+
+const char *plan_with_names(Arena *arena, const PlanVariant *v, const char *text) {
+    StrBuf out;
+    sb_init(&out, arena);
+    while (*text) {
+        size_t length = strspn(text, word_bytes);
+        const PlanTuned *tuned = length ? tuned_of_value(arena, v, text, length) : NULL;
+        if (length == 0) length = 1;
+        if (tuned) sb_printf(&out, "{%s}", tuned->name);
+        else sb_printf(&out, "%.*s", (int)length, text);
+        text += length;
+    }
+    return sb_text(&out);
+}
+
+const char *plan_with_values(Arena *arena, const PlanVariant *v, const char *text) {
+    StrBuf out;
+    sb_init(&out, arena);
+    while (*text) {
+        size_t length = *text == '{' ? strspn(text + 1, word_bytes) : 0;
+        const PlanTuned *tuned = length && text[length + 1] == '}' ? tuned_named(v, text + 1, length) : NULL;
+        if (tuned) sb_printf(&out, "%lld", (long long)tuned->value);
+        else sb_char(&out, *text);
+        text += tuned ? length + 2 : 1;
+    }
+    return sb_text(&out);
+}
+
 // ---- variants with the same parameters ----
 
 static bool same_text(const char *a, const char *b) {

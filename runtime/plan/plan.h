@@ -160,7 +160,7 @@ typedef struct Plan {
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
-enum { MANIFEST_FORMAT = 6 };
+enum { MANIFEST_FORMAT = 7 };
 extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 
@@ -170,6 +170,10 @@ bool plan_has(const Plan *plan, const PlanEntry *entry);           // compares p
 bool plan_has_costs(const Plan *plan);
 void plan_set_names(PlanEntry *entry);   // PlanVariant.names
 const char *plan_condition_text(Arena *arena, const PlanCondition *condition);
+// A grid's expression with {BM} for the value of the tunable BM, for variants that differ in such values alone; of several tunables
+// that have a number's value, the first. No expression has braces, so `with_values` gives back what `with_names` was given.
+const char *plan_with_values(Arena *arena, const PlanVariant *v, const char *text);
+const char *plan_with_names(Arena *arena, const PlanVariant *v, const char *text);
 void plan_write(const Plan *plan, StrBuf *out);
 // Reads a manifest and parses its expressions. NULL: reported to the sink.
 const Plan *plan_read(Arena *arena, Failure *failure, DiagSink *sink, const char *text, size_t length);

@@ -22,6 +22,8 @@ typedef struct Reader {
     int arguments;               // of the names: those of the variant's arguments
     ExprCse *sharer;             // of the entry
     const Json *texts, *terms;   // of expressions, by number; of costs
+    const char *grid;            // of the kernel before, in names of tunables; NULL: the entry's first
+    int threads;                 // of it
     Expr **parsed;               // of each text, with the names of these arguments; NULL: not yet
     int64_t address_unit;
     bool ok;
@@ -209,10 +211,17 @@ static void read_steps(Reader *r, const Json *array, PlanSteps *out) {
     }
 }
 
+// Without a grid and threads they are those of the kernel before it.
+static void read_grid(Reader *r, const Json *from, PlanVariant *v) {
+    r->grid = json_text(json_get(from, "grid"), r->grid);
+    r->threads = (int)json_integer(json_get(from, "threads"), r->threads);
+    if (r->grid) v->grid = parse_host(r, plan_with_values(r->arena, v, r->grid));
+    v->threads = r->threads;
+}
+
 static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     v->symbol = need_text(r, from, "symbol");
-    v->grid = read_expr(r, json_get(from, "grid"));
-    v->threads = (int)json_integer(json_get(from, "threads"), 0);
+    read_grid(r, from, v);
     v->shared_bytes = json_integer(json_get(from, "shared_bytes"), 0);
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
     const Json *cluster = json_get(from, "cluster");
@@ -425,6 +434,8 @@ static bool can_compare(const PlanEntry *entry, int at) {
 
 static void read_entry(Reader *r, const Json *from, PlanEntry *entry) {
     r->sharer = expr_cse_new(r->arena);
+    r->grid = NULL;
+    r->threads = 0;
     entry->name = need_text(r, from, "name");
     entry->is_program = strcmp(need_text(r, from, "kind"), "program") == 0;
     const Json *variants = json_get(from, "variants");

@@ -9,6 +9,8 @@ typedef struct Writer {
     bool first;                // no comma before the next item
     int flat;                  // > 0: items stand on one line
     VEC(const char *) texts;   // of expressions, each one time
+    const char *grid;          // of the kernel before, in names of tunables; NULL: the entry's first
+    int threads;               // of it
 } Writer;
 
 static void next_item(Writer *w) {
@@ -157,11 +159,20 @@ static void write_integers(Writer *w, const char *name, int count, const int *va
     close_flat(w, ']');
 }
 
+// What is that of the kernel before is missing.
+static void write_grid(Writer *w, const PlanVariant *v) {
+    if (!w->grid || strcmp(plan_with_values(w->arena, v, w->grid), v->grid.text) != 0) {
+        w->grid = plan_with_names(w->arena, v, v->grid.text);
+        put_text(w, "grid", w->grid);
+    }
+    put_unless(w, w->threads, "threads", v->threads);
+    w->threads = v->threads;
+}
+
 static void write_kernel(Writer *w, const PlanVariant *v) {
     put_text(w, "symbol", v->symbol);
     w->flat++;
-    put_text(w, "grid", v->grid.text);
-    put_integer(w, "threads", v->threads);
+    write_grid(w, v);
     if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1) {
         write_integers(w, "cluster", (int)COUNT_OF(v->cluster), v->cluster);
     }
@@ -314,6 +325,8 @@ static void write_entry(Writer *w, const PlanEntry *entry) {
     put_text(w, "name", entry->name);
     put_text(w, "kind", entry->is_program ? "program" : "kernel");
     open(w, "variants", '[');
+    w->grid = NULL;
+    w->threads = 0;
     for (int v = 0; v < entry->variants.count; v++) write_variant(w, entry, v);
     close(w, ']');
     close(w, '}');

@@ -8,7 +8,7 @@
 #define COPY_BACK "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}"
 
 static const char plan_text[] =
-    "{\"manifest\": 6, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": ["
+    "{\"manifest\": 7, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": ["
     "{\"name\": \"copy\", \"kind\": \"kernel\", \"variants\": [{\"params\": ["
     "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
     "{\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"N\"]}], \"dims\": [\"N\"],"

@@ -234,7 +234,7 @@ static const char *write_record(const char *text) {
     return path;
 }
 
-static void compile_recorded(const char *record, TilecStatus status, const char *grid, int code) {
+static void compile_recorded(const char *record, TilecStatus status, const char *tuned, int code) {
     TilecContext *context;
     TilecArtefact *artefact;
     TilecDiagnostics *diagnostics;
@@ -243,7 +243,7 @@ static void compile_recorded(const char *record, TilecStatus status, const char 
     options.record = record;
     tilec_context_create(NULL, &context);
     assert_int_equal(compile(context, source, &options, &artefact, &diagnostics), status);
-    if (grid) assert_non_null(strstr(tilec_artefact_manifest(artefact), grid));
+    if (tuned) assert_non_null(strstr(tilec_artefact_manifest(artefact), tuned));
     tilec_diagnostics_get(diagnostics, 0, &first);
     assert_int_equal(first.code, code);
     tilec_diagnostics_destroy(diagnostics);
@@ -259,9 +259,9 @@ static void test_record(void **state) {
         .arena = arena, .failure = &failure, .sink = diag_sink_new(arena), .target = target_named("sm_80")};
     assert_true(loader_open_text(&loader, "add.tile", source, strlen(source)));
     const char *text = kernel_signature(&loader, arena, 0, NULL, "add");
-    compile_recorded(NULL, TILEC_OK, "ceildiv(N, 256)", 0);
-    compile_recorded(write_record(text), TILEC_OK, "ceildiv(N, 128)", 0);
-    compile_recorded(write_record("0"), TILEC_OK, "ceildiv(N, 256)", T_STALE_RECORD);
+    compile_recorded(NULL, TILEC_OK, "\"BLOCK\":256", 0);
+    compile_recorded(write_record(text), TILEC_OK, "\"BLOCK\":128", 0);
+    compile_recorded(write_record("0"), TILEC_OK, "\"BLOCK\":256", T_STALE_RECORD);
     remove(write_record(text));
     compile_recorded("test_runtime_api.tune", TILEC_ERROR_ENVIRONMENT, NULL, T_CANNOT_READ);
 }
