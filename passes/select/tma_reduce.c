@@ -197,6 +197,7 @@ typedef struct Staging {
     Arena *arena;
     int64_t room;       // unused shared memory
     const Stmt *in;     // the current role; NULL: none. In roles no other pass adds barriers
+    int64_t members;    // groups with its text, each with tiles of its own
     const Stmt *wait;   // the last wait for all staging tiles
     bool tight;         // no space for whole tiles of all roles
     bool changed;
@@ -394,6 +395,7 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     ReduceBoxes boxes;
     bool in_boxes = staging->tight && staging->in && boxes_of(staging, stmt, &tile, &boxes);
     int64_t bytes = in_boxes ? box_bytes(&boxes, stage_of(&tile)->type) : whole_bytes(&tile);
+    bytes *= staging->members;
     if (bytes <= staging->room) {
         staging->room -= bytes;
         if (in_boxes) stage_in_boxes(staging, stmt, &tile, &boxes, out);
@@ -411,24 +413,35 @@ static void stage_in_role(Staging *staging, Stmt *role) {
     bool changed = staging->changed;
     StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
     staging->in = role;
+    staging->members = role_members(role);
     staging->wait = NULL;
     staging->changed = false;
     rewrite_block(&mapper, &role->role.body);
     if (staging->changed) push_store_wait(staging->arena, role->loc, &role->role.body);
     staging->changed |= changed;
     staging->in = NULL;
+    staging->members = 1;
+}
+
+// Takes shared memory that is declared from the room. Returns what whole tiles of all additions would take.
+static int64_t count_bytes(Staging *staging, const Block *block, int64_t members) {
+    int64_t wholes = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        TmaReduce tile;
+        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
+            staging->room -= members * (buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align);
+        if (tma_adds_staged(staging->arena, stmt, &tile)) wholes += members * whole_bytes(&tile);
+        else
+            FOR_EACH_BODY (body, stmt)
+                wholes += count_bytes(staging, body, stmt->kind == STMT_ROLE ? role_members(stmt) : members);
+    }
+    return wholes;
 }
 
 bool stage_additions(PassContext *context, Func *kernel) {
-    Staging staging = {.context = context, .arena = context->arena, .room = context->target->shared_block};
-    int64_t wholes = 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        TmaReduce tile;
-        if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED)
-            staging.room -= buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl) + tma_facts.shared_align;
-        if (tma_adds_staged(context->arena, stmt, &tile)) wholes += whole_bytes(&tile);
-    }
-    staging.tight = wholes > staging.room;
+    Staging staging = {
+        .context = context, .arena = context->arena, .room = context->target->shared_block, .members = 1};
+    staging.tight = count_bytes(&staging, &kernel->body, 1) > staging.room;
     StmtMapper mapper = {.arena = context->arena, .stmt = stage_stmt, .user = &staging};
     FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
         if (stmt->kind == STMT_ROLE) stage_in_role(&staging, stmt);

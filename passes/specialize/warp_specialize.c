@@ -3,9 +3,9 @@
 // A kernel is ping-pong if its pipelined loop contains only TMA loads and wgmma MMAs (select made sure of that) and one
 // warpgroup can hold its tile. Its CTAs are persistent, except in clusters. (Other kernels: cooperative.c.)
 //
-//     load       the producer: executes all tiles of the CTA and all k steps, and keeps the slots full
-//     compute0   \ consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main loop of the
-//     compute1   / ("ping-pong")
+//     load                        the producer: executes all tiles of the CTA and all k steps, and keeps the slots full
+//     compute[consumer in 2]      consumers, one warpgroup each, on alternate tiles: the epilogue of one overlaps the main
+//                                 loop of the other ("ping-pong")
 //
 // Roles synchronize by mbarriers, a pair for each slot. `full` completes when the bytes of all copies have landed,
 // `empty` when the MMAs that read the slot are complete:
@@ -26,8 +26,8 @@
 // The two consumers alternate on the tensor cores, by a pair of named barriers. Otherwise the second one would wait for
 // a phase two ahead, which has the same parity as the completed one.
 //
-//     compute0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
-//     compute1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
+//     consumer 0   barrier(1)  MMAs of tile 0  arrive(2)  epilogue of tile 0     barrier(1)  MMAs of tile 2 ...
+//     consumer 1   arrive(1)   barrier(2)    ...          MMAs of tile 1   arrive(1)   epilogue of tile 1  ...
 #include "passes/specialize/warp_specialize.h"
 #include "ir/schedule.h"
 #include "passes/specialize/shared_loads.h"
@@ -155,9 +155,9 @@ static void push_consume(RoleBuilder *p, const Counter *counter, Expr *condition
     tell_loaders(p, &p->sharings, p->empty, before, 1, consume);
 }
 
-static void push_order(RoleBuilder *p, OpId op, int64_t consumer, Block *out) {
+static void push_order(RoleBuilder *p, OpId op, Expr *consumer, Block *out) {
     if (p->consumers == 1) return;
-    PUSH_CALL(p, out, op, arg_int(p->arena, PINGPONG_BARRIER + consumer),
+    PUSH_CALL(p, out, op, arg_value(e_plus(p->arena, consumer, PINGPONG_BARRIER)),
               arg_int(p->arena, p->consumers * target_warpgroup(p->context->target)));
 }
 
@@ -181,10 +181,10 @@ static void push_products(RoleBuilder *p, Subst *subst, Expr *steps, const Count
 }
 
 // `buffers`: declarations of the role's shared memory.
-static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *subst, const Counter *counter,
+static void push_consumer_tile(RoleBuilder *p, Expr *consumer, Expr *wave, Subst *subst, const Counter *counter,
                                Block *buffers, Block *out) {
     Arena *a = p->arena;
-    int other = (consumer + 1) % p->consumers;
+    Expr *other = e_mod(a, e_plus(a, consumer, 1), integer(p, p->consumers));
     Expr *steps = push_tile(p, wave, subst, true, out);
     push_order(p, OP_BARRIER, consumer, out);
     push_products(p, subst, steps, counter, out);
@@ -205,13 +205,31 @@ static void push_consumer_tile(RoleBuilder *p, int consumer, Expr *wave, Subst *
     }
 }
 
-static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
+// The slot of its first tile, and the first turn. (`consumer`: its number.)
+static void push_start(RoleBuilder *p, Expr *consumer, const Counter *counter, Block *out) {
+    Arena *a = p->arena;
+    for (int before = 0; before + 1 < p->consumers; before++) {
+        Block *skips = block_if(a, out, e_lt(a, integer(p, before), consumer));
+        push_skipped_wave(p, integer(p, before), counter, skips);
+        if (before == 0) push_order(p, OP_BARRIER_ARRIVE, integer(p, 0), skips);
+    }
+}
+
+// An array of roles: the consumers have one code.
+static void push_compute_roles(RoleBuilder *p, Block *out) {
     Arena *a = p->arena;
     Subst *subst = subst_new(a);
     const ThreadGroup *group = &p->groups.of[GROUP_COMPUTE];
-    const char *name = p->consumers > 1 ? arena_printf(a, "compute%d", consumer) : "compute";
-    Stmt *role = push_role(p, name, group->threads, group->registers, out);
+    Stmt *role = push_role(p, "compute", group->threads, group->registers, out);
     Block *body = &role->role.body;
+    Expr *consumer = integer(p, 0);
+    if (p->consumers > 1) {
+        Var *number = var_new(a, "consumer", VAR_ITER, TYPE_I64, p->loc);
+        role->role.count = 1;
+        role->role.iters = NEW(a, Iter);
+        *role->role.iters = (Iter){number, consumer, integer(p, p->consumers), integer(p, 1)};
+        consumer = e_var(a, number);
+    }
     Block declarations = {0};   // within the loop over tiles: no value is carried across tiles
     FOR_EACH_ITEM (decl, &p->fragments) {
         const Buf *buf = decl->decl;
@@ -220,12 +238,11 @@ static void push_compute_role(RoleBuilder *p, int consumer, Block *out) {
         block_push(a, &declarations, s_decl(a, own));
     }
     Counter counter = push_counter(p, "", p->slots, 0, body);
-    for (int before = 0; before < consumer; before++) push_skipped_wave(p, integer(p, before), &counter, body);
-    if (consumer > 0) push_order(p, OP_BARRIER_ARRIVE, 0, body);
-    Expr *i, *rest = e_sub(a, p->waves, integer(p, consumer));
+    push_start(p, consumer, &counter, body);
+    Expr *i, *rest = e_sub(a, p->waves, consumer);
     Stmt *tiles = push_tile_loop(p, "i", e_call2(a, OP_CEILDIV, rest, integer(p, p->consumers)), &i, body);
     block_append(a, &tiles->loop.body, &declarations);
-    Expr *wave = e_add(a, e_mul(a, i, integer(p, p->consumers)), integer(p, consumer));
+    Expr *wave = e_add(a, e_mul(a, i, integer(p, p->consumers)), consumer);
     wave = bind(p, "wave", wave, &tiles->loop.body);
     Block buffers = {0};
     push_consumer_tile(p, consumer, wave, subst, &counter, &buffers, &tiles->loop.body);
@@ -312,7 +329,7 @@ static void specialize_pingpong(PassContext *context, Func *kernel, Stmt *grid) 
     push_setup(&p, &body);
     learn_scalars(p.facts, &body);
     push_load_roles(&p, &body);
-    for (int c = 0; c < p.consumers; c++) push_compute_role(&p, c, &body);
+    push_compute_roles(&p, &body);
     if (p.cluster > 1) set_cluster(grid, p.cluster);
     set_grid(&p, single ? grid->grid.iters[0].end : persistent_ctas(&p), 1, body);
 }
