@@ -148,8 +148,9 @@ static bool is_scattered(const Target *target, const Stmt *stmt) {
 static int64_t ragged_rows(const Stmt *stmt) {
     if (!is_fragment_to_global_copy(stmt)) return 0;
     CopyOp copy = copy_of(stmt);
-    int64_t bytes = region_extent(copy.src, 1) * type_bytes(copy.dst->buf->type);
-    return bytes % COST_SECTOR == 0 ? 0 : region_extent(copy.src, 0);
+    int along = copy.dst->transposed ? 0 : 1;
+    int64_t bytes = region_extent(copy.src, along) * type_bytes(copy.dst->buf->type);
+    return bytes % COST_SECTOR == 0 ? 0 : region_extent(copy.src, 1 - along);
 }
 
 // `exchanged`: CTAs add up their sums, and store them by rows.

@@ -70,6 +70,29 @@ static void rows_end_within_sectors(void **state) {
     assert_int_equal(whole.tail - within.tail, 8 * target->wgmma.tail_clocks - 64 * target->wgmma.sector_clocks);
 }
 
+// Rows of a transposed result are columns of the accumulator: of 128 columns of C, whose rows are whole sectors.
+static void transposed_rows_end_with_sectors(void **state) {
+    static const char text[] = "kernel swapped(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N]) {\n"
+                               "    grid (i in ceildiv(M, 40), j in ceildiv(N, 128)) threads 128 {\n"
+                               "        shared As: bf16[40, 64], Bs: bf16[128, 64];\n"
+                               "        fragment acc: f32[128, 40];\n"
+                               "        fill(acc, 0);\n"
+                               "        pipelined (k in ceildiv(K, 64), stages = 4) {\n"
+                               "            copy(A[i * 40, k * 64], As);\n"
+                               "            copy(B[j * 128, k * 64], Bs);\n"
+                               "            gemm(Bs, As.T, acc);\n"
+                               "        }\n"
+                               "        copy(acc, C[i * 40 +: 40, j * 128 +: 128].T);\n"
+                               "    }\n"
+                               "}\n";
+    Failure failure;
+    if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
+    const Target *target = target_named("sm_90a");
+    Module *module = module_of(*state, &failure, text);
+    assert_int_equal(cost_pingpong(*state, target, kernel_named(module, "swapped"), 1).tail,
+                     2 * 40 * target->wgmma.tail_clocks);
+}
+
 // Bytes of a row under way are those of all slots; nothing is known of rows that threads gather.
 static void gathered_rows_have_no_traffic(void **state) {
     Failure failure;
@@ -469,16 +492,27 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),    IN_ARENA(rows_end_within_sectors),
-        IN_ARENA(gathered_rows_have_no_traffic),       IN_ARENA(reads_of_tiles_are_counted),
-        IN_ARENA(unequal_tiles_are_balanced),          cmocka_unit_test(waves_take_equally_long),
-        cmocka_unit_test(hidden_tails_count_once),     cmocka_unit_test(few_readers_wait_for_memory),
-        cmocka_unit_test(operands_take_time),          cmocka_unit_test(clusters_share_steps),
-        cmocka_unit_test(slices_fill_the_device),      cmocka_unit_test(residents_share_a_multiprocessor),
-        cmocka_unit_test(operands_are_copied_before),  cmocka_unit_test(loads_depend_on_the_pitch),
-        cmocka_unit_test(power_limits_a_full_device),  IN_ARENA(power_is_that_of_the_products),
-        cmocka_unit_test(clusters_are_dealt_whole),    cmocka_unit_test(any_numbers_have_clocks),
-        IN_ARENA(steps_are_those_of_the_longest_tile), IN_ARENA(tiles_are_those_of_the_result),
+        IN_ARENA(transposed_results_are_scattered),
+        IN_ARENA(rows_end_within_sectors),
+        IN_ARENA(transposed_rows_end_with_sectors),
+        IN_ARENA(gathered_rows_have_no_traffic),
+        IN_ARENA(reads_of_tiles_are_counted),
+        IN_ARENA(unequal_tiles_are_balanced),
+        cmocka_unit_test(waves_take_equally_long),
+        cmocka_unit_test(hidden_tails_count_once),
+        cmocka_unit_test(few_readers_wait_for_memory),
+        cmocka_unit_test(operands_take_time),
+        cmocka_unit_test(clusters_share_steps),
+        cmocka_unit_test(slices_fill_the_device),
+        cmocka_unit_test(residents_share_a_multiprocessor),
+        cmocka_unit_test(operands_are_copied_before),
+        cmocka_unit_test(loads_depend_on_the_pitch),
+        cmocka_unit_test(power_limits_a_full_device),
+        IN_ARENA(power_is_that_of_the_products),
+        cmocka_unit_test(clusters_are_dealt_whole),
+        cmocka_unit_test(any_numbers_have_clocks),
+        IN_ARENA(steps_are_those_of_the_longest_tile),
+        IN_ARENA(tiles_are_those_of_the_result),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
