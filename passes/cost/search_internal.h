@@ -5,9 +5,9 @@
 #include "passes/tile/tile.h"
 
 enum {
-    MOST_TILES = 15,
-    MOST_MULTICASTS = 3,
-    MOST_SPLITS = 7,
+    MOST_TILES = 20,
+    MOST_MULTICASTS = 4,
+    MOST_SPLITS = 10,
     MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
     BY_WORKSPACE = 0,
     MOST_FALLBACKS = 2,
