@@ -265,21 +265,21 @@ static bool check_mode(Sema *s, const Node *param, const Node *arg, const View *
                                  [AST_SHARED] = SCOPE_SHARED,
                                  [AST_FRAGMENT] = SCOPE_FRAGMENT,
                                  [AST_LOCAL] = SCOPE_LOCAL};
-    Type type = find_type(s, param->kids[0]);
-    int rank = param->kids[1] ? param->kids[1]->count : 0;
     const Buf *buf = view->buf;
+    Type own = view_type(view), type = bind_type(s, param->kids[0], own);
+    int rank = param->kids[1] ? param->kids[1]->count : 0;
     if (type == TYPE_NONE) return false;
     if (has_index_map(param) || (param->kids[1] && param->kids[1]->op == AST_LEADING)) {
         diag(s->sink, param->span, T_PARAM_OF_MACRO, param->text);
         return false;
     }
-    if ((scopes[param->op] & (int)buf->scope) && type == buf->type && rank == view->rank) return true;
+    if ((scopes[param->op] & (int)buf->scope) && type == own && rank == view->rank) return true;
     Diag *d = diag(s->sink, arg->span, T_MACRO_ARGUMENT, buf->name, param->text);
     if (!(scopes[param->op] & (int)buf->scope))
         diag_note(d, "the argument is %s, the parameter %s", scope_text((int)buf->scope),
                   scope_text(scopes[param->op]));
-    else if (type != buf->type)
-        diag_note(d, "the argument has elements of %s, the parameter of %s", type_text(buf->type), type_text(type));
+    else if (type != own)
+        diag_note(d, "the argument has elements of %s, the parameter of %s", type_text(own), type_text(type));
     else diag_note(d, "the argument has rank %d, the parameter %d", view->rank, rank);
     diag_label(d, param->span, "the parameter");
     diag_label(d, buf->loc, "the argument");

@@ -1,6 +1,7 @@
 // Names: scopes, file consts, defines.
 #include "frontend/parse.h"
 #include "frontend/sema.h"
+#include <ctype.h>
 #include <string.h>
 
 // ---- scopes ----
@@ -208,14 +209,26 @@ static void put_types(StrMap *map) {
     for (int i = 0; i < TYPE_COUNT; i++) strmap_put(map, type_text((Type)i), map);
 }
 
+static const char *nearest_type(const Sema *s, const char *name) {
+    StrMap *all = strmap_new(s->arena);
+    put_types(all);
+    return strmap_nearest(all, name);
+}
+
 Type find_type(Sema *s, const Node *name) {
     Type type = type_by_name(s, name->text);
     if (type != TYPE_NONE) return type;
     Diag *d = diag(s->sink, name->span, T_UNKNOWN_TYPE, name->text);
-    StrMap *all = strmap_new(s->arena);
-    put_types(all);
-    suggest(s, d, name->span, strmap_nearest(all, name->text));
+    suggest(s, d, name->span, nearest_type(s, name->text));
     return TYPE_NONE;
+}
+
+Type bind_type(Sema *s, const Node *name, Type type) {
+    bool is_new = isupper((unsigned char)name->text[0]) && type_by_name(s, name->text) == TYPE_NONE &&
+                  !find(s, name->text) && !nearest_type(s, name->text);
+    if (!is_new) return find_type(s, name);
+    declare_type(s, name->text, type, name->span);
+    return type;
 }
 
 // x(i) of a buffer.

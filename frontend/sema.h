@@ -220,7 +220,9 @@ void declare_view(Sema *s, const char *name, const View *view, Span span);
 Symbol *find(Sema *s, const char *name);   // NULL when unknown
 Symbol *find_or_report(Sema *s, const Node *node);
 void forget_unknown_names(Sema *s);   // of the function, where its diagnostics are taken back: they are reported again
-Type find_type(Sema *s, const Node *name);      // reports; TYPE_NONE then
+Type find_type(Sema *s, const Node *name);   // reports; TYPE_NONE then
+// The same, but a new name with a capital is from now on that of `type`; one that looks like a mistyped type is reported.
+Type bind_type(Sema *s, const Node *name, Type type);
 Type type_by_name(Sema *s, const char *name);   // TYPE_NONE when it is no type
 void unknown_function(Sema *s, const Node *call);
 void declare_file(Sema *s);   // file consts and defines
