@@ -97,10 +97,43 @@ static bool passes_block(Reach *reach, const Block *block) {
     return true;
 }
 
-// A round of the loop may read what one before has written.
-static bool carries(Arena *arena, const Stmt *loop, const Buf *buf) {
+bool loop_carries(Arena *arena, const Stmt *loop, const Buf *buf) {
     Reach reach = {arena, buf, false};
     passes(&reach, loop);
+    return reach.read;
+}
+
+// Follows the value that `stmt` leaves to the end of the block. Out: `found`: it is in the block; whether the value may still be there.
+static bool follows(Reach *reach, const Block *block, const Stmt *stmt, bool *found) {
+    bool there = false;
+    FOR_EACH_ITEM (item, block) {
+        if (*found) {
+            if (!stmt_touches(reach->arena, item, reach->buf) || item->kind == STMT_DECL) continue;
+            if (!passes(reach, item)) return false;
+            continue;
+        }
+        *found = there = item == stmt;
+        if (*found) continue;
+        FOR_EACH_BODY (body, item)
+            if (!*found) there = follows(reach, body, stmt, found);
+        if (!*found) continue;
+        bool repeats = item->kind == STMT_FOR || item->kind == STMT_WHILE;
+        FOR_EACH_BODY (body, item) there |= repeats && block_breaks(body);   // (with the value, perhaps)
+        if (there && repeats) passes(reach, item);                           // the next round
+        if (!there) return false;
+    }
+    return there;
+}
+
+// peer(x[..], rank): another CTA, which may be anywhere, reads the buffer.
+static bool reads_peer(const Expr *e, const void *buf) {
+    return e->kind == EXPR_CALL && e->call.op == OP_PEER && expr_uses_buf(e, buf);
+}
+
+bool is_read_behind(Arena *arena, const Block *block, const Stmt *stmt, const Buf *buf) {
+    Reach reach = {arena, buf, block_any_expr(block, reads_peer, buf)};
+    bool found = false;
+    follows(&reach, block, stmt, &found);
     return reach.read;
 }
 
@@ -125,7 +158,7 @@ LiveRange live_range(Arena *arena, const Block *block, const Buf *buf) {
     if (live.first < 0 || live.first != live.last || !is_compound(block->items[live.first])) return live;
     const Stmt *only = block->items[live.first];
     bool repeats = only->kind == STMT_FOR || only->kind == STMT_WHILE;
-    if (repeats && carries(arena, only, buf)) return live;
+    if (repeats && loop_carries(arena, only, buf)) return live;
     int bodies = 0;
     LiveRange inner = live;
     FOR_EACH_BODY (body, only) {

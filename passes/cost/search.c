@@ -507,7 +507,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     const int fits = combination, next = combination + 1;
     (void)module;
     normalize_loops(search->arena, kernel);
-    split_tiles(search->arena, kernel);
+    split_tiles(search->arena, search->target, kernel);
     raise_copies(search->arena, kernel);
     fuse_loops(search->arena, kernel);
     join_products(search->arena, kernel);

@@ -24,6 +24,7 @@
 // same k at the same time, so they all begin with the first step. (H200, 8192 rows of 8192 numbers: 2.5 % with 16 rows
 // of A, up to 1.5 % with 64; with 128, where two CTAs read a tile, it lost 2 to 4 %. Rows of 5120 numbers: lost 2 %.)
 #include "passes/grid/l2_hints.h"
+#include "passes/analysis/live_ranges.h"
 #include "passes/lower/lower.h"
 #include "passes/specialize/builder.h"
 
@@ -81,8 +82,7 @@ static bool reaches_over(const L2Hints *s, const Region *from) {
 }
 
 static void note_stmt(const L2Hints *s, const Stmt *stmt) {
-    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
-        subst_let(s->lets, stmt->let.var, stmt->let.value);
+    if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value)) subst_let(s->lets, stmt->let.var, stmt->let.value);
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++)
         map_put(s->inner, stmt->loop.iters[i].var, stmt->loop.iters[i].var);
     if (stmt->kind == STMT_LET && expr_uses_any(stmt->let.value, s->inner))
@@ -136,14 +136,62 @@ static bool is_one_of(const Expr *e, const void *vars) {
     return e->kind == EXPR_VAR && map_has(vars, e->var);
 }
 
-// No statement except loads, and lets for them, depends on the step.
-static bool any_order(Arena *arena, const Stmt *loop) {
+// ---- whether steps may come in any order ----
+
+static bool is_element_of(const Expr *e, const void *buf) {
+    return e->kind == EXPR_LOAD && e->load.buf == buf;
+}
+
+// A store of x[..] + term to x[..], where the term does not read x.
+static bool adds_to_itself(const Stmt *store) {
+    const Expr *value = store->store.value;
+    if (value->kind != EXPR_BINARY || value->binary.op != BIN_ADD) return false;
+    const Expr *sides[] = {value->binary.a, value->binary.b};
+    for (int i = 0; i < 2; i++) {
+        bool itself = is_element_of(sides[i], store->store.buf);
+        for (int d = 0; itself && d < store->store.count; d++)
+            itself = expr_equal(sides[i]->load.indices[d], store->store.indices[d]);
+        if (itself) return !any_expr(sides[1 - i], is_element_of, store->store.buf);
+    }
+    return false;
+}
+
+// Only adds to the buffer.
+static bool only_adds(const Stmt *stmt, const Buf *buf) {
+    GemmOp gemm;
+    if (match_gemm(stmt, &gemm)) {
+        bool adds = !gemm.accumulate || expr_is_int(gemm.accumulate, 1);
+        return adds && gemm.acc->buf == buf && gemm.a->buf != buf && gemm.b->buf != buf;
+    }
+    if (!is_loop(stmt, LOOP_PARALLEL) || stmt->loop.body.count != 1) return false;
+    const Stmt *store = stmt->loop.body.items[0];
+    return store->kind == STMT_STORE && store->store.buf == buf && adds_to_itself(store);
+}
+
+// Nothing outside of the step sees the buffer, or all that the loop does to it is to add.
+static bool is_term_or_sum(const L2Hints *s, const Buf *buf) {
+    bool inner = buf->scope == SCOPE_SHARED || buf->scope == SCOPE_FRAGMENT;
+    if (!inner) return false;
+    if (!loop_carries(s->arena, s->loop, buf) && !is_read_behind(s->arena, &s->grid->grid.body, s->loop, buf))
+        return true;
+    FOR_EACH_ITEM (stmt, &s->loop->loop.body)
+        if (stmt->kind != STMT_DECL && stmt_touches(s->arena, stmt, buf) && !only_adds(stmt, buf)) return false;
+    return true;
+}
+
+// Each step loads its tiles and adds to sums. No statement except loads, and lets for them, depends on the step's number.
+static bool any_order(const L2Hints *s) {
+    Arena *arena = s->arena;
+    const Stmt *loop = s->loop;
     Map *steps = map_new(arena);
     map_put(steps, loop->loop.iters[0].var, loop->loop.iters[0].var);
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         bool depends = !is_load(stmt) && stmt_any_expr(stmt, is_one_of, steps);
         if (depends && (stmt->kind != STMT_LET || !expr_is_stable(stmt->let.value))) return false;
         if (depends) map_put(steps, stmt->let.var, stmt->let.var);
+        if (stmt->kind == STMT_ASSIGN || binds_effect(stmt)) return false;
+        FOR_EACH_EFFECT (effect, arena, stmt)
+            if (effect->access != ACCESS_READ && !is_term_or_sum(s, effect->buf)) return false;
     }
     return true;
 }
@@ -172,7 +220,7 @@ void l2_hints(Arena *arena, const Target *target, Stmt *grid) {
     while (place < grid->grid.body.count && !is_pipelined(grid->grid.body.items[place])) place++;
     if (place == grid->grid.body.count) return;
     s.loop = grid->grid.body.items[place];
-    if (!any_order(arena, s.loop)) return;
+    if (!any_order(&s)) return;
     const Stmt *load = largest_load(s.loop);
     Expr *start = load ? first_step(&s, load) : NULL;
     if (start) stagger(&s, place, start);

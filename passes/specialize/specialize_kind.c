@@ -45,8 +45,11 @@ static bool is_target(const Stmt *loop, const Buf *buf) {
     return false;
 }
 
-// The rest of the kernel needs no thread indices, no other loop of loads and no mutable state.
-static bool surrounds(const Stmt *grid, const Stmt *loop) {
+// The rest of the kernel needs no thread indices, no other loop of loads, no mutable state and none of the loop's tiles.
+static bool surrounds(Arena *arena, const Stmt *grid, const Stmt *loop) {
+    FOR_EACH_ITEM (stmt, &grid->grid.body)
+        FOR_EACH_EFFECT (effect, arena, stmt)
+            if (stmt != loop && effect->buf->scope == SCOPE_SHARED && is_target(loop, effect->buf)) return false;
     FOR_EACH_STMT (stmt, &grid->grid.body) {
         bool threads = stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD;
         if (threads || stmt->kind == STMT_VAR || stmt->kind == STMT_WHILE) return false;
@@ -78,7 +81,7 @@ static const Stmt *only_loop(Arena *arena, const Target *target, const Func *ker
     if (!grid || !target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return NULL;
     const Stmt *loop = pipelined_loop(grid);
     if (!loop || !loop_multiplies(arena, target, loop)) return NULL;
-    return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(grid, loop) ? loop : NULL;
+    return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(arena, grid, loop) ? loop : NULL;
 }
 
 bool only_multiplies(Arena *arena, const Target *target, const Func *kernel) {

@@ -13,8 +13,10 @@
 // (1) `unroll` loops are expanded that choose a tile by their variable (normalize-loops has done so with those of loads and products);
 //     `for` loops of few rounds that do, where (2) follows.
 // (2) A shared buffer or fragment is split along its first dim where each access has a constant there, or the variable of a
-//     `parallel` loop, which then becomes one loop for each value; `fill` may take all of it. Some operation has to take one of
-//     the tiles whole or in pieces: what loops alone index is no tile.
+//     `parallel` loop, which then becomes one loop for each value; `fill`, and a copy of as many tiles, may take all of it. Some
+//     operation has to take one of the tiles whole or in pieces: what loops alone index is no tile.
+//
+// (3) A tile that a loop fills anew becomes one of its own (loop_tiles.c).
 //
 // Kernels with roles, channels or thread regions stay as they are written, and so do buffers with a layout or an attribute.
 #include "ir/build.h"
@@ -145,9 +147,24 @@ static bool check_load(Visitor *visitor, Expr *expr) {
     return true;
 }
 
+// The dim of the other side of a copy of the whole buffer that counts its tiles; -1: it is no such copy.
+static int counting_dim(const Split *s, const Stmt *stmt) {
+    CopyOp copy;
+    if (!is_bare_copy(stmt) || !match_copy(stmt, &copy) || (copy.src->buf == s->buf) == (copy.dst->buf == s->buf))
+        return -1;
+    const Region *whole = copy.src->buf == s->buf ? copy.src : copy.dst,
+                 *other = whole == copy.src ? copy.dst : copy.src;
+    if (!region_is_whole(whole) || whole->transposed || other->transposed || other->buf->im2col) return -1;
+    if (region_rank(other) != s->buf->rank) return -1;
+    int dim = 0;
+    while (!other->dims[dim].extent) dim++;
+    return expr_is_int(other->dims[dim].extent, s->count) ? dim : -1;
+}
+
 static bool check_stmt(Visitor *visitor, Stmt *stmt) {
     Split *s = visitor->user;
     if (stmt->kind == STMT_DECL) is_of(s, stmt->decl);
+    if (counting_dim(s, stmt) >= 0) s->whole--;   // check_region counts it
     if (stmt->kind == STMT_STORE) check_element(s, stmt->store.buf, stmt->store.count, stmt->store.indices);
     FillOp fill;
     if (match_fill(stmt, &fill) && fill.dst->buf == s->buf && region_is_whole(fill.dst) && !fill.dst->transposed)
@@ -223,19 +240,32 @@ static Region *tile_region(Mapper *mapper, Region *region) {
     return of_tile;
 }
 
+// The copy of one of the tiles.
+static void take_tile(const Split *s, Stmt *copy, int dim, int tile) {
+    Arena *arena = s->arena;
+    Arg *src = &ARG(copy, COPY, src), *dst = &ARG(copy, COPY, dst);
+    bool stores = src->region->buf == s->buf;
+    Region *other = clone_region(arena, NULL, stores ? dst->region : src->region);
+    other->dims[dim] = (RegionDim){e_plus(arena, other->dims[dim].start, tile), NULL, 0};
+    *(stores ? dst : src) = arg_region(other);
+    *(stores ? src : dst) = arg_region(region_whole(arena, s->tiles[tile]));
+}
+
 static void split_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     const Split *s = mapper->user;
     Arena *arena = mapper->arena;
     bool declares = stmt->kind == STMT_DECL && stmt->decl == s->buf;
     FillOp fill;
     bool fills = match_fill(stmt, &fill) && fill.dst->buf == s->buf;   // all of it: the others are of tiles by now
-    for (int i = 0; i < s->count && (declares || fills); i++) {
+    int dim = counting_dim(s, stmt);
+    for (int i = 0; i < s->count && (declares || fills || dim >= 0); i++) {
         Stmt *one = clone_stmt(arena, NULL, stmt);
         if (declares) one->decl = s->tiles[i];
-        else one->call.args[0] = arg_region(region_whole(arena, s->tiles[i]));
+        else if (fills) one->call.args[0] = arg_region(region_whole(arena, s->tiles[i]));
+        else take_tile(s, one, dim, i);
         block_push(arena, out, one);
     }
-    if (declares || fills) return;
+    if (declares || fills || dim >= 0) return;
     if (stmt->kind == STMT_STORE && stmt->store.buf == s->buf) {
         stmt->store.buf = s->tiles[stmt->store.indices[0]->integer];
         stmt->store.indices++;
@@ -296,13 +326,14 @@ static bool has_thread_regions(const Func *kernel) {
     return false;
 }
 
-bool split_tiles(Arena *arena, Func *kernel) {
+bool split_tiles(Arena *arena, const Target *target, Func *kernel) {
     if (!has_free_form(kernel) || has_thread_regions(kernel)) return false;
     bool changed = expand_loops(arena, kernel, LOOP_UNROLL);
     while (split_one(arena, kernel)) changed = true;
-    return split_by_serial_loops(arena, kernel) || changed;
+    changed |= split_by_serial_loops(arena, kernel);
+    return split_loop_tiles(arena, target, kernel) || changed;
 }
 
 bool pass_split_tiles(PassContext *context, Func *kernel) {
-    return split_tiles(context->arena, kernel);
+    return split_tiles(context->arena, context->target, kernel);
 }

@@ -9,9 +9,10 @@
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; operand_tiles.c: adds
 //                            tiles for operands that wgmma cannot read where they are
 //     normalize_loops.c      one form of the loops that move tiles
-//     split_tiles.c          tiles that one buffer holds become buffers
+//     split_tiles.c          tiles that one buffer holds become buffers; loop_tiles.c: one after the other
 //     raise_copies.c         loops that are copies become copies; join_copies.c: pieces become one; direct_copies.c: without tiles
-//                            on the way; transposed_tiles.c: of tiles that are read as they lie in the tensor
+//                            on the way; transposed_tiles.c: of tiles that are read as they lie in the tensor; normal_gathers.c: one
+//                            form of loops that gather (loop_stores.c: what a loop stores)
 //     fuse_loops.c           loops that go on where the one before ends become one
 //     join_products.c        products of neighbouring slices become one; neighbours.c: regions that lie next to each other
 //     merge_fragments.c      fragments that only hand elements on have no registers of their own
@@ -44,7 +45,8 @@ bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
 
 // ---- one form for what has several, in the order in which they run; in place, true: something changed ----
 bool normalize_loops(Arena *arena, Func *kernel);
-bool split_tiles(Arena *arena, Func *kernel);
+bool split_tiles(Arena *arena, const Target *target, Func *kernel);
+bool split_loop_tiles(Arena *arena, const Target *target, Func *kernel);
 bool raise_copies(Arena *arena, Func *kernel);   // and what it is made of:
 bool join_copies(Arena *arena, Func *kernel);
 bool copy_directly(Arena *arena, Func *kernel);
