@@ -460,6 +460,11 @@ static const char *cp_async_problem(Selector *s, const Candidate *c, const Expr 
     VEC_EACH (const TileAccess, access, &c->accesses) {
         bool end = access->store == store || access->load == load;
         if (!end || access_in_runs(&c->loop, access, c->fast)) continue;
+        TileAccess always = *access;
+        always.condition = NULL;
+        if (access_in_runs(&c->loop, &always, c->fast))
+            return "its condition may change within a vector: `assume` that its bound is a multiple of one, as in "
+                   "`assume(C % 8 == 0)`";
         if (access->load && tma_tensor_problem(access->buf))
             return "the last stride of its tensor is not the constant 1: declare it so, or `permute` the tensor";
         if (moves_along(c, access))

@@ -10,6 +10,8 @@
 // the tensor has the element: of `?:` and `if` with zeros elsewhere, of an `if` behind a fill with zeros, of an `if` around a store to
 // the tensor. A loop of several such stores is as many copies.
 //
+// Loops that gather get one form (normal_gathers.c), and so do `for` loops that copy rows.
+//
 // A loop that stores what it computes of an accumulator computes it in the accumulator, if that has no later use, and
 // copies it.
 //
@@ -28,6 +30,7 @@
 #include "passes/analysis/live_ranges.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma.h"
+#include "passes/tile/loop_stores.h"
 #include "passes/tile/tile.h"
 #include <math.h>
 
@@ -40,103 +43,6 @@ typedef struct Raising {
     Facts *facts;   // where the walk is
     const Stmt *loop;
 } Raising;
-
-// ---- the stores of a loop ----
-
-typedef struct Element {
-    Buf *buf;
-    int count;
-    Expr **indices;
-} Element;
-
-typedef struct Store {
-    Element to;
-    Expr *value, *guard;   // NULL: always
-} Store;
-
-typedef struct Stores {
-    Arena *arena;
-    Subst *lets;
-    Block names;   // the lets, in order
-    VEC(Store) all;
-} Stores;
-
-static bool same_element(const Element *a, const Element *b) {
-    bool same = a->buf == b->buf && a->count == b->count;
-    for (int d = 0; same && d < a->count; d++) same = expr_equal(a->indices[d], b->indices[d]);
-    return same;
-}
-
-// Behind others of the same loop: of one element the last one counts.
-static bool add_store(Stores *stores, Store store) {
-    VEC_EACH (Store, other, &stores->all) {
-        if (other->to.buf != store.to.buf) continue;
-        if (other->guard || !same_element(&other->to, &store.to)) return false;
-        other->value = store.guard ? e_select(stores->arena, store.guard, store.value, other->value) : store.value;
-        return true;
-    }
-    vec_push(stores->arena, &stores->all, store);
-    return true;
-}
-
-static bool collect(Stores *stores, const Block *block);
-
-// A branch on its own.
-static bool collect_branch(Stores *stores, const Block *block, Stores *branch) {
-    *branch = (Stores){.arena = stores->arena, .lets = stores->lets, .names = stores->names};
-    bool done = collect(branch, block);
-    stores->names = branch->names;
-    return done;
-}
-
-static bool collect_if(Stores *stores, const Stmt *stmt) {
-    Arena *a = stores->arena;
-    Expr *condition = stmt->if_.condition, *otherwise = e_unary(a, UNARY_NOT, condition);
-    Stores yes, no;
-    if (!expr_is_pure(condition)) return false;
-    if (!collect_branch(stores, &stmt->if_.then, &yes) || !collect_branch(stores, &stmt->if_.otherwise, &no))
-        return false;
-    VEC_EACH (Store, each, &yes.all) {
-        Store store = {each->to, each->value, e_both(a, condition, each->guard)};
-        VEC_EACH (Store, other, &no.all) {
-            if (other->guard || each->guard || !same_element(&each->to, &other->to)) continue;
-            store = (Store){each->to, e_select(a, condition, each->value, other->value), NULL};
-            other->to.buf = NULL;
-        }
-        if (!add_store(stores, store)) return false;
-    }
-    VEC_EACH (const Store, each, &no.all)
-        if (each->to.buf && !add_store(stores, (Store){each->to, each->value, e_both(a, otherwise, each->guard)}))
-            return false;
-    return true;
-}
-
-static bool collect(Stores *stores, const Block *block) {
-    FOR_EACH_ITEM (stmt, block) {
-        bool done = false;
-        if (stmt->attrs) return false;
-        if (stmt->kind == STMT_LET && expr_is_pure(stmt->let.value)) {
-            done = subst_let(stores->lets, stmt->let.var, stmt->let.value);
-            block_push(stores->arena, &stores->names, stmt);
-        }
-        if (stmt->kind == STMT_STORE && expr_is_pure(stmt->store.value)) {
-            Element to = {stmt->store.buf, stmt->store.count, stmt->store.indices};
-            done = add_store(stores, (Store){to, stmt->store.value, NULL});
-        }
-        if (stmt->kind == STMT_IF) done = collect_if(stores, stmt);
-        if (stmt->kind == STMT_BLOCK) done = collect(stores, &stmt->block);
-        if (!done) return false;
-    }
-    return true;
-}
-
-static void look_through(const Stores *stores, Store *store) {
-    Expr **indices = NEW_ARRAY(stores->arena, Expr *, store->to.count);
-    for (int d = 0; d < store->to.count; d++) indices[d] = subst_expr(stores->lets, store->to.indices[d]);
-    store->to.indices = indices;
-    store->value = subst_expr(stores->lets, store->value);
-    if (store->guard) store->guard = subst_expr(stores->lets, store->guard);
-}
 
 // ---- elements as regions ----
 
@@ -286,12 +192,6 @@ static bool moves_between(const Buf *from, const Buf *to) {
     return (in && buf_is_free(to) && !attr_get(from->attrs, ATTR_ALIAS)) || (out && buf_is_free(from));
 }
 
-static bool uses_element(const Element *element, const Buf *buf) {
-    for (int d = 0; d < element->count; d++)
-        if (expr_uses_buf(element->indices[d], buf)) return true;
-    return false;
-}
-
 // The same order, or that of `.T`.
 static bool same_order(const int *a, const int *b, int count, bool *transposed) {
     *transposed = false;
@@ -421,20 +321,6 @@ static bool raise_result(const Raising *r, const Stores *stores, Block *out) {
 
 // ---- loops ----
 
-// The stores read nothing that one of them writes.
-static bool are_independent(const Stores *stores) {
-    VEC_EACH (const Store, each, &stores->all) {
-        Store store = *each;
-        look_through(stores, &store);
-        VEC_EACH (const Store, other, &stores->all) {
-            const Buf *buf = other->to.buf;
-            if (expr_uses_buf(store.value, buf) || uses_element(&store.to, buf)) return false;
-            if (store.guard && expr_uses_buf(store.guard, buf)) return false;
-        }
-    }
-    return true;
-}
-
 static bool raise_stores(const Raising *r, const Stores *stores, const Stmt *fill, Block *out) {
     VEC_EACH (const Store, each, &stores->all) {
         Store store = *each;
@@ -454,17 +340,21 @@ static bool has_constant_steps(const Stmt *loop) {
 
 static void raise_loop(void *user, Stmt *stmt, const Facts *facts) {
     Raising *r = user;
-    if (!is_loop(stmt, LOOP_PARALLEL) || stmt->attrs || !has_constant_steps(stmt)) return;
+    if (stmt->kind != STMT_FOR || stmt->attrs) return;
+    Stmt *loop = is_loop(stmt, LOOP_PARALLEL) ? flattened(r->arena, stmt) : rows_as_loop(r->arena, stmt);
+    if (!loop) return;
     Stores stores = {.arena = r->arena, .lets = subst_new(r->arena)};
-    if (!collect(&stores, &stmt->loop.body) || stores.all.count == 0 || !are_independent(&stores)) return;
+    if (!has_constant_steps(loop) || !collect_stores(&stores, &loop->loop.body)) return;
+    if (stores.all.count == 0 || !are_independent(&stores)) return;
     Block *out = NEW(r->arena, Block);
     Stmt *fill = map_get(r->fills, stmt);
-    r->loop = stmt;
+    r->loop = loop;
     r->facts = (Facts *)facts;   // as they were when we return
     if (!raise_stores(r, &stores, fill, out)) {
         *out = (Block){0};
-        if (!raise_result(r, &stores, out)) return;
         fill = NULL;
+        bool raised = loop == stmt && !stores.vars && raise_result(r, &stores, out);
+        if (!raised && !normal_gathers(r->arena, facts, stmt, loop, &stores, out)) return;
     }
     map_put(r->raised, stmt, out);
     FOR_EACH_ITEM (copy, out)
