@@ -160,7 +160,7 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
 // A box at a time: stmatrix writes the registers to a buffer, in the swizzle that TMA reverses, and one thread starts
 // the store. TMA reads the buffer while the next box is written to the other buffer:
 //
-//     bulk_wait(1, read)      the store before the last has read its buffer: this one
+//     bulk_wait(1, read)      the store before the last has read its buffer: this one (the first box: all have)
 //     barrier()               ... so all threads may write
 //     loops                   epilogue of the box (stage_through_shared.c)
 //     stmatrix                16 rows and 16 columns of a warp at once; of swapped operands the results are transposed here
@@ -372,9 +372,11 @@ static const char *layout_problem(const Store *store) {
                                                                         : "it is no result of products of a role";
 }
 
-// Before a box is written: its slot has been read.
+// Before a box is written: its slot has been read. By TMA the first box waits for all stores of the tile before, which were started
+// long ago, so that the other slots need no wait of their own.
 static void push_slot_wait(Store *store, int64_t boxes, int64_t slots, int64_t box) {
-    int64_t since = stores_since(boxes, slots, box);
+    int64_t since = store->by_tma && box == 0 ? 0 : stores_since(boxes, slots, box);
+    if (store->by_tma && box > 0 && box < slots) return;
     if (store->by_tma)
         BLOCK_CALL(store->arena, push_first_thread(store), store->loc, OP_BULK_WAIT, arg_int(store->arena, since),
                    arg_name("read"));
