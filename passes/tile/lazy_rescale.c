@@ -116,6 +116,37 @@ static void guard(Arena *arena, Stmt *loop, const Expr *factor) {
     loop->loop.body.items[0] = s_if_only(arena, grown, loop->loop.body.items[0]);
 }
 
+static int place_of(const Block *block, const Stmt *stmt) {
+    int at = 0;
+    while (at < block->count && block->items[at] != stmt) at++;
+    return at;
+}
+
+// `if (..) top[i] = old[i]`, of the copy from before a maximum went on: it stays what it was while it has not grown by much.
+static bool keeps_maximum(const Block *block, int before) {
+    const Buf *top = NULL, *old = NULL;
+    for (int i = 0; i < before; i++) {
+        const Stmt *stmt = block->items[i];
+        if (is_call(stmt, OP_COPY) && !top) old = copy_of(stmt).dst->buf;
+        if (is_call(stmt, OP_REDUCE_MAX)) top = reduce_of(stmt).dst->buf;
+        if (!is_parallel(stmt)) continue;
+        FOR_EACH_STMT_IN (store, stmt) {
+            const Expr *value = store->kind == STMT_STORE && store->store.buf == top ? store->store.value : NULL;
+            if (value && value->kind == EXPR_LOAD && value->load.buf == old) return true;
+        }
+    }
+    return false;
+}
+
+bool rescales_seldom(const Block *block, const Stmt *loop) {
+    int at = place_of(block, loop);
+    const Stmt *store = loop->loop.body.count == 1 ? loop->loop.body.items[0] : NULL;
+    if (at == block->count || !store || store->kind != STMT_STORE) return false;
+    const Expr *factor = factor_of(loop, store->store.buf);
+    if (!factor || !is_usually_one(block, at, factor->load.buf) || !keeps_maximum(block, at)) return false;
+    return buf_elements(store->store.buf) > most_exponentials(block);
+}
+
 // The loop before the product at `gemm` that multiplies its accumulator.
 static bool skip_before(Arena *arena, Block *block, int gemm) {
     const Buf *acc = gemm_of(block->items[gemm]).acc->buf;

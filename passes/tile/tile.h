@@ -56,6 +56,11 @@ bool join_products(Arena *arena, Func *kernel);
 bool merge_fragments(Arena *arena, Func *kernel);
 void undeclare(Arena *arena, Func *kernel, Buf *buf);   // removes its declaration
 
+// ---- lazy_rescale.c ----
+// The loop, of the block, multiplies an accumulator by a factor that is nearly always 1, and warps skip it then: a row's maximum
+// counts as grown only where it has grown by much.
+bool rescales_seldom(const Block *block, const Stmt *loop);
+
 // ---- bind_indices.c ----
 bool bind_indices(Arena *arena, Block *block);   // in place; true: something changed
 bool indices_nest(const Stmt *store);            // its move would be bound
