@@ -426,6 +426,11 @@ static Val call_expr(Compiler *c, const Expr *e) {
     case OP_ABS: return unary_instr(c, floating ? X_FABS : X_ABS, type, ARG(e, ABS, x).value);
     case OP_IEEE: return ieee_expr(c, ARG(e, IEEE, x).value);
     case OP_FMA: return fma_expr(c, e);
+    case OP_WARPGROUP: {   // (of several threads only lowered programs)
+        int64_t count = 1;
+        expr_const(ARG(e, WARPGROUP, count).value, &count);
+        return constant_int(c, count - 1);
+    }
     case OP_SMS: {
         int slot = new_slot(c);
         emit(c, X_SMS, TYPE_I64, false, slot, -1, -1);

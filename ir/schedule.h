@@ -34,6 +34,10 @@ TileClaim grid_claim(const Stmt *grid);
 static inline bool grid_is_persistent(const Stmt *grid) {
     return grid_claim(grid).kind > CLAIM_ONE;
 }
+// Slots of what groups load a single time for each tile of the grid (`@stages`).
+static inline int64_t grid_stages(const Stmt *grid) {
+    return attr_int(grid->attrs, ATTR_STAGES, 1);
+}
 // Loops over the tiles of a CTA that the source writes (`@tiles`).
 bool is_tile_loop(const Stmt *stmt, void *user);   // for block_any
 bool has_tile_loops(const Stmt *grid);

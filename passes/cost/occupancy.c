@@ -1,6 +1,7 @@
 // Estimates the resources of a kernel from its tile-stage text.
 #include "passes/cost/occupancy.h"
 #include "ir/channels.h"
+#include "ir/schedule.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/numbers.h"
 
@@ -11,7 +12,8 @@ typedef struct Walk {
     Arena *arena;
     const Target *target;
     Occupancy *out;
-    int64_t stages;     // of the enclosing pipelined loop
+    int64_t stages;     // of the enclosing pipelined loop, or of the grid
+    bool looped;        // in such a loop, or in a serial one
     const Stmt *role;   // NULL: the CTA
 } Walk;
 
@@ -37,7 +39,7 @@ static OccupancyBuffer *entry_of(Walk *walk, const Buf *buf) {
     return NULL;
 }
 
-// An asynchronous copy into a shared buffer in a pipelined loop: the buffer is multi-buffered.
+// An asynchronous copy into a shared buffer in a pipelined loop or for each tile of a grid: the buffer is multi-buffered.
 static void note_move(Walk *walk, const Buf *from, const Buf *to) {
     if (!target_has(walk->target, FEATURE_CP_ASYNC) || walk->stages < 2 || from->scope != SCOPE_GLOBAL) return;
     OccupancyBuffer *entry = entry_of(walk, to);
@@ -98,11 +100,14 @@ static void note_block(Walk *walk, const Block *block) {
         if (stmt->kind == STMT_DECL && !stmt->decl->alias_of) add_buffer(walk, stmt->decl);
         if (is_call(stmt, OP_COPY)) note_copy(walk, stmt);
         if (stmt->kind == STMT_STORE) note_gather(walk, stmt);
-        if (!is_loop(stmt, LOOP_PIPELINED)) continue;
-        int64_t outer = walk->stages;
-        walk->stages = loop_stages(stmt);
+        bool pipelined = is_loop(stmt, LOOP_PIPELINED), serial = is_loop(stmt, LOOP_SERIAL) && !walk->looped;
+        if (!pipelined && !serial) continue;
+        Walk outer = *walk;
+        walk->looped = true;
+        walk->stages = pipelined ? loop_stages(stmt) : 1;
         note_block(walk, &stmt->loop.body);
-        walk->stages = outer;
+        walk->looped = outer.looped;
+        walk->stages = outer.stages;
         SKIP_BODY(stmt);
     }
 }
@@ -152,9 +157,9 @@ static int64_t sum_registers(Occupancy *out, const Func *kernel, int64_t block_t
 
 Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *target) {
     Occupancy out = {.threads = 1, .registers = REGISTER_SLACK};
-    Walk walk = {.arena = arena, .target = target, .out = &out};
-    note_block(&walk, &kernel->body);
     const Stmt *grid = func_grid(kernel);
+    Walk walk = {.arena = arena, .target = target, .out = &out, .stages = grid ? grid_stages(grid) : 1};
+    note_block(&walk, &kernel->body);
     if (grid) expr_const(grid->grid.threads, &out.threads);
     if (out.threads < 1) out.threads = 1;
     int64_t blocks = grid && attr_get(grid->attrs, ATTR_CTAS) ? grid_blocks(grid) : target_cluster(target, out.threads);

@@ -168,8 +168,14 @@ static Expr *lower_any(Lower *lower, const Expr *any) {
     return e_call1(arena, OP_VOTE_ANY, own);
 }
 
+static Expr *own_warpgroup(Lower *lower) {
+    if (lower->warpgroup) return e_var(lower->arena, lower->warpgroup);
+    return e_over(lower->arena, lower_thread(lower), target_warpgroup(lower->target));
+}
+
 static Expr *lower_node(Mapper *mapper, Expr *expr) {
     Lower *lower = mapper->user;
+    if (is_expr_call(expr, OP_WARPGROUP)) return own_warpgroup(lower);
     if (expr->kind == EXPR_LOAD) return lower_load(lower, expr);
     if (is_expr_call(expr, OP_ANY)) return lower_any(lower, expr);
     bool element = expr->kind == EXPR_CALL && op_is(expr->call.op, OP_CLASS_ELEMENT);

@@ -13,11 +13,13 @@
 //   - nothing outside of pipelined loops accesses it (several loops may share it, if each fills it);
 //   - the copy may start in an earlier iteration (async_copy_legality.h).
 //
-// Other tiles keep one buffer, and -R gives the reason.
+// Other tiles keep one buffer, and -R gives the reason. What groups load a single time for each tile of a persistent grid has
+// as many slots as `@stages` of the grid says.
 //
 // The loop is rewritten to count from 0 by 1, so that k % stages is the slot. Of several iterators the innermost is
 // pipelined, the others become loops around it. Each entry to the loop starts at slot 0: slots depend on the iteration
 // count, not on the values of the indices. A tile that the loop declares is declared before the loop afterwards.
+#include "ir/schedule.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/specialize/warp_specialize.h"
 #include "support/numbers.h"
@@ -74,13 +76,11 @@ static int count_uses(MultiBuffer *m, const Block *block, const Buf *buf) {
     return uses;
 }
 
-// Why the buffer gets no slots for this loop; NULL when it may.
-static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
-    const Block *block = filled_in(m, loop, buf);
-    EXPECT(m->context->failure, block, "no copy in the loop fills '%s'", buf->name);
-    int at = first_fill(m, block, buf);
-    if (block_breaks(&loop->loop.body)) return "a `break` leaves the loop: give the loop the bound at which it ends";
-    int end = fill_end(block, at, buf);
+// Why the buffer gets no slots for what fills it in this body, of the loop or (NULL) of the grid; NULL when it may.
+static const char *body_problem(MultiBuffer *m, const Block *body, const Stmt *loop, const Buf *buf) {
+    const Block *block = filling_block(m, body, buf);
+    EXPECT(m->context->failure, block, "no copy in the body fills '%s'", buf->name);
+    int at = first_fill(m, block, buf), end = fill_end(block, at, buf);
     if (end < 0)
         return "the copy fills only a part of it: copy the other pieces next to it, or declare a buffer for each";
     for (int i = 0; i < block->count; i++) {
@@ -90,17 +90,22 @@ static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf
         if (i > end && stmt_writes(m->arena, stmt, buf))
             return "it is written again after the copy: write to another buffer";
     }
-    bool in_condition = block != &loop->loop.body;   // (what the role that loads needs there was found with the roles)
-    if (in_condition && count_uses(m, block, buf) != count_uses(m, &loop->loop.body, buf))
+    bool in_condition = block != body;   // (what the role that loads needs there was found with the roles)
+    if (in_condition && count_uses(m, block, buf) != count_uses(m, body, buf))
         return "it is used outside of the condition under which it is filled: use it inside";
     const char *problem = NULL;
     for (int i = at; i <= end && !problem; i++) {
         if (!stmt_touches(m->arena, block->items[i], buf) || via_is(block->items[i], VIA_TRANSPOSE)) continue;
         bool starts = multi_buffer_target(m, block->items[i]) == buf;
         if (!starts) problem = "not all of its pieces are copied asynchronously: T0523 says why";
-        else if (!in_condition) problem = early_start_problem(m->arena, loop, i);
+        else if (!in_condition && loop) problem = early_start_problem(m->arena, loop, i);
     }
     return problem;
+}
+
+static const char *loop_problem(MultiBuffer *m, const Stmt *loop, const Buf *buf) {
+    if (block_breaks(&loop->loop.body)) return "a `break` leaves the loop: give the loop the bound at which it ends";
+    return body_problem(m, &loop->loop.body, loop, buf);
 }
 
 // The loops that fill the buffer; NULL when all of them may multi-buffer it and nothing else uses it, else the reason.
@@ -182,20 +187,24 @@ static Region *slot_region(Mapper *mapper, Region *region) {
     return region_new(mapper->arena, slot->buf, dims, region->transposed, region->loc);
 }
 
+static void index_body(MultiBuffer *m, Block *body, Buf *buf, Expr *index) {
+    Slot slot = {buf, index};
+    Mapper mapper = {.arena = m->arena, .expr = slot_load, .region = slot_region, .user = &slot};
+    map_block(&mapper, body);
+    FOR_EACH_STMT_MUT (stmt, body) {
+        if (stmt->kind != STMT_STORE || stmt->store.buf != buf || stmt->store.count == buf->rank) continue;
+        stmt->store.indices = with_slot(m->arena, &slot, stmt->store.count, stmt->store.indices);
+        stmt->store.count++;
+    }
+}
+
 static void index_slots(MultiBuffer *m, Stmt *loop, Buf *buf) {
     Expr *count = e_var(m->arena, loop->loop.iters[0].var);
     EXPECT(m->context->failure, loop->loop.count == 1 && expr_is_int(loop->loop.iters[0].step, 1),
            "a multi-buffered loop of %d iterators", loop->loop.count);
     EXPECT(m->context->failure, loop_stages(loop) <= buf_extent(buf, 0), "%lld stages of '%s'",
            (long long)loop_stages(loop), buf->name);
-    Slot slot = {buf, e_rem(m->arena, count, loop_stages(loop))};
-    Mapper mapper = {.arena = m->arena, .expr = slot_load, .region = slot_region, .user = &slot};
-    map_block(&mapper, &loop->loop.body);
-    FOR_EACH_STMT_MUT (stmt, &loop->loop.body) {
-        if (stmt->kind != STMT_STORE || stmt->store.buf != buf || stmt->store.count == buf->rank) continue;
-        stmt->store.indices = with_slot(m->arena, &slot, stmt->store.count, stmt->store.indices);
-        stmt->store.count++;
-    }
+    index_body(m, &loop->loop.body, buf, e_rem(m->arena, count, loop_stages(loop)));
 }
 
 static void add_slot_dim(MultiBuffer *m, Buf *buf, int64_t slots) {
@@ -277,6 +286,20 @@ static bool loop_is_multi_buffered(MultiBuffer *m, const Stmt *loop) {
     return false;
 }
 
+// What groups load a single time for each tile of the grid. They count its slots (cooperative.c); here all have the first.
+static void buffer_tiles(MultiBuffer *m, Block *body, int64_t slots, Block *grid) {
+    FOR_EACH_ITEM (stmt, body) {
+        Buf *buf = multi_buffer_target(m, stmt);
+        if (stmt->kind == STMT_IF)
+            FOR_EACH_BODY (inner, stmt) buffer_tiles(m, inner, slots, grid);
+        if (!buf || buf->scope != SCOPE_SHARED || buf->stage_dims > 0 || buf->alias_of || buf->offset >= 0) continue;
+        if (!filling_block(m, grid, buf) || body_problem(m, grid, NULL, buf)) continue;
+        add_slot_dim(m, buf, slots);
+        index_body(m, grid, buf, e_int(m->arena, 0));
+        m->changed = true;
+    }
+}
+
 bool pass_multi_buffer(PassContext *context, Func *kernel) {
     MultiBuffer m = {
         .context = context, .arena = context->arena, .kernel = kernel, .multi_buffered = map_new(context->arena)};
@@ -294,6 +317,9 @@ bool pass_multi_buffer(PassContext *context, Func *kernel) {
             Buf *buf = multi_buffer_target(&m, stmt);
             if (wants_multi_buffer(&m, buf, stmt)) multi_buffer(&m, buf);
         }
+    Stmt *grid = (Stmt *)func_grid(kernel);
+    if (grid && grid_stages(grid) > 1 && grid_is_persistent(grid) && planned_kind(kernel) == WS_COOPERATIVE)
+        buffer_tiles(&m, &grid->grid.body, grid_stages(grid), &grid->grid.body);
     StmtMapper declare = {.arena = context->arena, .stmt = declare_outside, .user = &m};
     if (map_count(m.multi_buffered) > 0) rewrite_block(&declare, &kernel->body);
     return m.changed;

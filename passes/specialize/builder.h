@@ -5,7 +5,7 @@
 // persistent CTAs where tiles take equally long; other kernels are unchanged.
 //
 //     specialize_kind.c   whether and how: ping-pong, cooperative, or not; registers and shared memory of roles
-//     plan.c              the pass that writes the decision on the grid
+//     plan.c              the pass that writes the decision on the grid; plan_slots.c: how many slots tiles have
 //     start_products.c    the pass before: products ahead of work that they do not wait for
 //     warp_specialize.c   the pass; ping-pong kernels: each consumer warpgroup computes a tile of its own
 //     ws_analysis.c       cooperative kernels: tiles, live ranges, rings, the producer's slice, legality
@@ -14,6 +14,7 @@
 //     persistent_loop.c   ... the persistent loop over tiles
 //     shared_loads.c      ... and ping-pong ones: multicast within a cluster
 //     share_steps.c       ... two consumer roles for a tile of one warpgroup
+//     masked_steps.c      ... steps that a mask leaves a warpgroup nothing of
 //     sink.c, split_operands.c, prefetch_loads.c, mma_pipelining.c, async_mma.c, order_barriers.c   rewrite a consumer's
 //                         body, in this order
 //

@@ -150,7 +150,7 @@ static void find_single_use(const RolePlan *plan) {
 
 static void find_sharings(const RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles)
-        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
             add_sharing(plan->arena, &tile->ring->sharings, filling_stmt(plan, range));
 }
 
@@ -166,7 +166,7 @@ static void stage_in_tile(Maker *m, const Func *kernel) {
     if (shared <= plan->target->shared_block) return;
     TileRing *ring = cooperative_staged(plan, &store);
     if (!ring || !via_is(store, VIA_TMA_STORE)) return;
-    LiveRange *range = &ring->tiles.items[0]->live_ranges.items[0];
+    TileRange *range = &ring->tiles.items[0]->live_ranges.items[0];
     ring->store = store;
     while (range->block->items[range->last] != store) {
         range->last++;

@@ -17,7 +17,7 @@ static void push_live_ranges(Maker *m, const Block *block, int at, bool first, B
         EXPECT(arena_failure(m->plan->arena), ring->tiles.count > 0, "a ring of no tiles");
         const RoleTile *tile = ring->tiles.items[0];
         for (int s = 0; s < tile->live_ranges.count && ring->consumer == ROLE_COMPUTE; s++) {
-            const LiveRange *range = &tile->live_ranges.items[s];
+            const TileRange *range = &tile->live_ranges.items[s];
             bool unused = range->first < 0;
             if (range->block != block || at != (unused ? range->at : first ? range->first : range->last)) continue;
             if (first) push_full(m, ring, out);
@@ -72,12 +72,13 @@ static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
     return false;
 }
 
-// One thread arrives for its warpgroup. The other threads have surely waited for the tile if the warpgroup executes an
+// One thread arrives for its warpgroup. The other threads have surely waited for the tile if the warpgroup meets or executes an
 // MMA after the wait; in a tile without steps it executes none.
 static bool has_all_waited(const Maker *m, const TileRing *ring, const Block *before) {
     for (int i = before->count - 1; i >= 0; i--) {
         const Stmt *stmt = before->items[i];
-        if (surely_multiplies(m->facts, stmt)) return true;
+        if (surely_multiplies(m->facts, stmt) || is_call(stmt, OP_ORDER_ACQUIRE) || is_call(stmt, OP_BARRIER))
+            return true;
         if (is_call(stmt, OP_MBARRIER_WAIT) && wait_of(stmt).bar->buf == ring->full) return false;
     }
     return false;
@@ -238,6 +239,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     find_operands(m, &work);
     bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
     if (orders) insert_order_barriers(p->arena, &work);
+    skip_masked_steps(m, out, &work);
     if (!p->waves && !p->claims.channel) drop_last_arrivals(m, &work, map_new(p->arena));
     learn_scalars(facts, &work);
     m->facts = facts;

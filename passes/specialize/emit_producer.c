@@ -39,10 +39,18 @@ static int64_t loading_warps(const Maker *m) {
 
 static bool starts_loads(const Maker *m, const TileRing *ring) {
     VEC_EACH_PTR (RoleTile, tile, &ring->tiles)
-        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
             for (int i = range->at; i <= range->filled; i++)
                 if (is_fill_of(m->plan, tile, range, i) && via_is(range->block->items[i], VIA_CP_ASYNC)) return true;
     return false;
+}
+
+// What a tile of the grid loads a single time has nothing of its own behind it that would say that it has landed.
+static bool repeats(const TileRing *ring) {
+    VEC_EACH_PTR (RoleTile, tile, &ring->tiles)
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
+            if (!range->repeats) return false;
+    return true;
 }
 
 // Each ring (tiles that are emptied at the same time) is loaded by warps of its own, so that none waits behind another:
@@ -60,7 +68,7 @@ void share_warps(Maker *m) {
     TileRing *last = NULL;
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (ring->producer != ROLE_LOAD) continue;
-        bool lags = (m->separate || rings == 1) && !ring->single_use && starts_loads(m, ring);
+        bool lags = (m->separate || rings == 1) && repeats(ring) && starts_loads(m, ring);
         ring->lag = lags ? ring->slots / 2 : 0;
         ring->warps = ring->gathers ? each : 1;
         warps -= ring->warps;
@@ -143,7 +151,7 @@ static int64_t bytes_by_tma(const Maker *m, const TileRing *ring, const Stmt *fi
     for (int s = 0; s < leading->live_ranges.count; s++) {
         if (filling_stmt(m->plan, &leading->live_ranges.items[s]) != first) continue;
         VEC_EACH_PTR (RoleTile, tile, &ring->tiles) {
-            const LiveRange *range = &tile->live_ranges.items[s];
+            const TileRange *range = &tile->live_ranges.items[s];
             for (int i = range->at; i <= range->filled; i++) {
                 const Stmt *load = range->block->items[i];
                 bool by_tma = is_fill_of(m->plan, tile, range, i) && !gathers_tile(m->plan->target, load);
@@ -158,7 +166,7 @@ static void push_load(Maker *m, const Stmt *load, Block *out) {
     RoleBuilder *p = m->builder;
     const RoleTile *tile = tile_of(m->plan, loaded_tile(load));
     const TileRing *ring = tile->ring;
-    const LiveRange *range = filled_range(m->plan, tile, load);
+    const TileRange *range = filled_range(m->plan, tile, load);
     EXPECT(p->context->failure, range && ring->producer == ROLE_LOAD && (ring->by_tma || ring->gathers > 0),
            "a load of '%s', which the transposer fills", tile->buf->name);
     if (tile == ring->tiles.items[0] && load == filling_stmt(m->plan, range)) {
@@ -318,16 +326,16 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
 
 void push_filling_roles(Maker *m, const Func *kernel, Block *out) {
     const ThreadGroup *load = &m->builder->groups.of[GROUP_LOAD], *transpose = &m->builder->groups.of[GROUP_TRANSPOSE];
-    const TileRing *last = NULL;
+    const TileRing *claimer = NULL;
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings)
-        if (ring->producer == ROLE_LOAD) last = ring;
+        if (ring->producer == ROLE_LOAD && (!claimer || (repeats(ring) && !repeats(claimer)))) claimer = ring;
     m->claims = !m->separate;
     if (!m->separate) push_filling_role(m, kernel, "load", load->threads, ROLE_LOAD, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (!m->separate || ring->producer != ROLE_LOAD) continue;
         const char *name = arena_printf(m->plan->arena, "load_%s", ring->tiles.items[0]->buf->name);
         m->own = ring;
-        m->claims = ring == last;
+        m->claims = ring == claimer;
         push_filling_role(m, kernel, name, ring->warps * m->builder->context->target->warp_lanes, ROLE_LOAD, out);
     }
     m->own = NULL;

@@ -37,6 +37,8 @@ void share_warps(Maker *m);
 int64_t filling_arrivals(const TileRing *ring);
 void push_filling_roles(Maker *m, const Func *kernel, Block *out);
 void push_compute_roles(Maker *m, const Func *kernel, Block *out);   // emit_consumer.c
+// masked_steps.c: in place. `kernel_body`: what stands before the role, with the scalars of all roles.
+void skip_masked_steps(Maker *m, const Block *kernel_body, Block *work);
 
 // ---- tiles (persistent_loop.c) ----
 // Adds the persistent loop over tiles and returns its body; with one tile per CTA, the body of the role.

@@ -83,8 +83,9 @@ static Block *push_sections(Maker *m, Block *body) {
 }
 
 // ---- dynamic claims ----
-// The role that loads what is used last claims, when it has started the loads of a tile: what a claim takes is then hidden behind
-// the tile's last steps, and the CTA takes no tile long before it is through. The others take the number from the channel.
+// The role that loads what each step uses first claims, when it has started the loads of a tile: what a claim takes is then hidden
+// behind the tile's last steps, no load waits for it, and the CTA takes no tile long before it is through. The others take the number
+// from the channel.
 static Block *push_claimed_tiles(Maker *m, Block *body) {
     RoleBuilder *p = m->builder;
     Arena *a = p->arena;

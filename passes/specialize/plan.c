@@ -8,7 +8,7 @@
 // nothing. A kernel without groups is not warp-specialized; if it has products, and no roles of its own, its grid says why:
 // `@no_specialize("..")`.
 //
-// It also gives the loop whose tiles groups load its slots: as many as `stages` says, or more (`add_slots`).
+// It also gives what groups load its slots (plan_slots.c).
 //
 // The pass comes behind swap-operands and split-k, which change the tiles and what the CTAs of a cluster share. What comes
 // behind it changes nothing that the decision depends on: the tiles, the statements that fill and use them, the fragments,
@@ -49,15 +49,20 @@ Groups kernel_groups(const Func *kernel) {
     return groups;
 }
 
-void drop_groups(Stmt *grid) {
+static void remove_groups(Stmt *grid) {
     while (attr_get(grid->attrs, ATTR_GROUP)) attr_remove(&grid->attrs, ATTR_GROUP);
     attr_remove(&grid->attrs, ATTR_EACH);
+}
+
+void drop_groups(Stmt *grid) {
+    remove_groups(grid);
+    attr_remove(&grid->attrs, ATTR_STAGES);
 }
 
 // False: the grid has them.
 static bool write_groups(Arena *arena, Stmt *grid, const Groups *asked, const Groups *groups) {
     if (asked->each == groups->each && !memcmp(asked->of, groups->of, sizeof groups->of)) return false;
-    drop_groups(grid);
+    remove_groups(grid);
     for (int id = 0; id < GROUP_COUNT; id++) {
         const ThreadGroup *group = &groups->of[id];
         if (group->count == 0) continue;
@@ -143,62 +148,6 @@ static const char *groups_problem(Arena *arena, const Stmt *grid, const Groups *
     return NULL;
 }
 
-// ---- slots ----
-
-// The only pipelined loop, if its slots are alike: no groups share steps, and no transposed tiles have slots of their own.
-static Stmt *loop_of_slots(Func *kernel, const Specialization *how) {
-    Stmt *found = NULL;
-    bool shares_steps = how->kind == WS_COOPERATIVE && how->consumers != how->sharers;
-    if (shares_steps || how->transposes) return NULL;
-    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
-        if (!is_loop(stmt, LOOP_PIPELINED)) continue;
-        if (found) return NULL;
-        found = stmt;
-    }
-    return found && loop_stages(found) > 1 ? found : NULL;
-}
-
-static bool is_stored_by_tma(Arena *arena, const Target *target, const Func *kernel, const Buf *fragment) {
-    TmaStore store;
-    const char *why;
-    FOR_EACH_STMT (stmt, &kernel->body)
-        if (stores_tile(arena, target, kernel, stmt, &store, &why) && copy_of(stmt).src->buf == fragment) return true;
-    return false;
-}
-
-// Of shared memory, in all groups, if each fragment is converted to another layout, and for additions by TMA; results that TMA
-// stores have staging of their own.
-static int64_t conversion_bytes(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
-    int64_t bytes = 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
-        if (fragment && !is_stored_by_tma(arena, target, kernel, stmt->decl)) bytes += buf_slot_bytes(stmt->decl);
-        TmaReduce tile;
-        if (is_addition(stmt) && !tma_reduce_problem(arena, stmt, &tile) && tile.value)
-            bytes += buf_slot_bytes(copy_of(tile.copy).src->buf);
-    }
-    return how->kind == WS_PINGPONG ? how->consumers * bytes : bytes;
-}
-
-// `stages` is the least number of slots where groups load: there are more as long as that gains something and shared memory has
-// room for them and for what conversions of all fragments may take. Tunables choose their number themselves.
-static bool add_slots(Arena *arena, const Target *target, Func *kernel, const Specialization *how) {
-    Stmt *loop = loop_of_slots(kernel, how);
-    if (!loop || attr_get(kernel->attrs, ATTR_TUNED)) return false;
-    int64_t stages = loop_stages(loop), shared = occupancy_estimate(arena, kernel, target).shared;
-    loop->loop.stages = e_int(arena, stages + 1);
-    int64_t slot = occupancy_estimate(arena, kernel, target).shared - shared;
-    int64_t others = specialized_staging(arena, target, kernel, how) + conversion_bytes(arena, target, kernel, how);
-    int64_t room = target->shared_block - shared - others;
-    int64_t slots = stages;
-    if (slot > 0 && room > 0) {
-        int64_t wanted = smaller(target->ring_slots, (target->ring_bytes + slot - 1) / slot);
-        slots = larger(stages, smaller(wanted, stages + room / slot));
-    }
-    loop->loop.stages = e_int(arena, slots);
-    return slots > stages;
-}
-
 // ---- the pass ----
 
 // Products of roles and channels that the source has are as it wants them.
@@ -261,6 +210,6 @@ bool pass_plan(PassContext *context, Func *kernel) {
     const char *why = groups_problem(a, grid, &asked, &groups);
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);
     if (why) return diag(context->sink, grid->loc, T_GROUPS, why), false;
-    bool added = add_slots(a, target, kernel, &how);
+    bool added = plan_slots(a, target, kernel, &how, &groups);
     return write_groups(a, grid, &asked, &groups) || scheduled || added;
 }

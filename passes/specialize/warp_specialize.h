@@ -34,11 +34,16 @@ typedef struct Groups {
 } Groups;
 
 Groups kernel_groups(const Func *kernel);
-void drop_groups(Stmt *grid);
+void drop_groups(Stmt *grid);   // and the slots of what they load for each tile of the grid
 static inline SpecializeKind planned_kind(const Func *kernel) {
     Groups groups = kernel_groups(kernel);
     return groups.of[GROUP_COMPUTE].count == 0 ? WS_NONE : groups.each ? WS_PINGPONG : WS_COOPERATIVE;
 }
+
+// All fragments have the layout of accumulators: no thread gets an element of another row than those of its own.
+bool has_one_layout(const Func *kernel);
+// Of a kernel that gets these groups: slots for what they load, on its grid and loop. False: no more than it has.
+bool plan_slots(Arena *arena, const Target *target, Func *kernel, const Specialization *how, const Groups *groups);
 
 bool loads_multicast(const Block *block);   // some load has @multicast
 // The kernel is one loop of loads by TMA and products by wgmma, with nothing else in it.

@@ -39,24 +39,24 @@ Buf *filled_tile(const RolePlan *plan, const Stmt *stmt) {
     return transposes_loaded(stmt, (void *)plan) ? copy_of(stmt).dst->buf : loaded_tile(stmt);
 }
 
-const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range) {
+const Stmt *filling_stmt(const RolePlan *plan, const TileRange *range) {
     EXPECT(arena_failure(plan->arena), range->at < range->block->count, "a fill at %d of %d statements", range->at,
            range->block->count);
     return range->block->items[range->at];
 }
 
-bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const LiveRange *range, int i) {
+bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const TileRange *range, int i) {
     return i >= range->at && i <= range->filled && filled_tile(plan, range->block->items[i]) == tile->buf;
 }
 
-const LiveRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load) {
-    VEC_EACH (const LiveRange, range, &tile->live_ranges)
+const TileRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load) {
+    VEC_EACH (const TileRange, range, &tile->live_ranges)
         for (int i = range->at; i <= range->filled; i++)
             if (range->block->items[i] == load && is_fill_of(plan, tile, range, i)) return range;
     return NULL;
 }
 
-static const Stmt *first_use(const LiveRange *range) {   // NULL: none
+static const Stmt *first_use(const TileRange *range) {   // NULL: none
     return range->first < 0 ? NULL : range->block->items[range->first];
 }
 
@@ -71,7 +71,7 @@ static void add_fill(RolePlan *plan, RoleTile *tile, Stmt *fill) {
 }
 
 // Returns the last statement that fills the tile.
-static int add_range(RolePlan *plan, const Block *block, int at) {
+static int add_range(RolePlan *plan, const Block *block, int at, bool repeats) {
     Buf *buf = filled_tile(plan, block->items[at]);
     RoleTile *tile = tile_of(plan, buf);
     if (!tile) {
@@ -81,22 +81,23 @@ static int add_range(RolePlan *plan, const Block *block, int at) {
     }
     int end = loaded_tile(block->items[at]) ? fill_end(block, at, buf) : at;
     plan->partial |= end < 0;
-    LiveRange range = {block, at, end < 0 ? at : end, -1, -1};
+    TileRange range = {block, at, end < 0 ? at : end, -1, -1, repeats};
     vec_push(plan->arena, &tile->live_ranges, range);
     for (int i = at; i <= range.filled; i++)
         if (is_fill_of(plan, tile, &range, i)) add_fill(plan, tile, block->items[i]);
     return range.filled;
 }
 
-static void find_ranges(RolePlan *plan, const Block *block, bool pipelined) {
+static void find_ranges(RolePlan *plan, const Block *block, bool repeats, bool pipelined) {
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (filled_tile(plan, stmt)) {
-            i = add_range(plan, block, i);
+            i = add_range(plan, block, i, repeats);
             plan->pipelined |= pipelined;
         } else if (!is_loop(stmt, LOOP_PARALLEL)) {
             bool inside = is_pipelined(stmt) ? loop_stages(stmt) > 1 : pipelined;
-            FOR_EACH_BODY (body, stmt) find_ranges(plan, body, inside);
+            bool loop = repeats || stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+            FOR_EACH_BODY (body, stmt) find_ranges(plan, body, loop, inside);
         }
     }
 }
@@ -117,7 +118,7 @@ bool plan_gathers(const RolePlan *plan) {
 
 static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
     int uses = 0;   // and fills
-    VEC_EACH (LiveRange, range, &tile->live_ranges) {
+    VEC_EACH (TileRange, range, &tile->live_ranges) {
         for (int i = range->at; i <= range->filled; i++) uses += is_fill_of(plan, tile, range, i);
         for (int i = range->filled + 1; i < range->block->count; i++) {
             const Stmt *stmt = range->block->items[i];
@@ -136,7 +137,7 @@ static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
 // ---- rings ----
 
 // Both are loaded, and only loads and scalars lie between the two. (Another role fills a tile by a transposition.)
-static bool side_by_side(const LiveRange *a, const LiveRange *b) {
+static bool side_by_side(const TileRange *a, const TileRange *b) {
     if (a->block != b->block || a->first != b->first || a->last != b->last) return false;
     for (int i = a->at; i <= b->at; i++)
         if (!is_scalar(a->block->items[i]) && !loaded_tile(a->block->items[i])) return false;
@@ -163,7 +164,7 @@ static bool read_by_threads(const RolePlan *plan, const Buf *buf) {
 
 // The transposer reads it.
 static bool is_transposed_from(const RolePlan *plan, const RoleTile *tile) {
-    VEC_EACH (const LiveRange, range, &tile->live_ranges) {
+    VEC_EACH (const TileRange, range, &tile->live_ranges) {
         const Stmt *use = first_use(range);
         if (use && transposes_loaded(use, (void *)plan) && copy_of(use).src->buf == tile->buf) return true;
     }
@@ -210,7 +211,7 @@ static bool is_read_by_rows(const RolePlan *plan, const Buf *buf) {
 }
 
 static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
-    const LiveRange *range = &tile->live_ranges.items[0];
+    const TileRange *range = &tile->live_ranges.items[0];
     const Stmt *found = NULL;
     for (int i = range->last + 1; i < range->block->count; i++) {
         const Stmt *stmt = range->block->items[i];
@@ -433,7 +434,7 @@ bool written_last(Arena *arena, const Func *kernel, const Buf *buf) {
 }
 
 static bool loads_from(const RolePlan *plan, const RoleTile *tile, const Buf *tensor) {
-    VEC_EACH (const LiveRange, range, &tile->live_ranges)
+    VEC_EACH (const TileRange, range, &tile->live_ranges)
         for (int i = range->at; i <= range->filled; i++)
             FOR_EACH_EFFECT (effect, plan->arena, range->block->items[i])
                 if (effect->access == ACCESS_READ && buf_viewed(effect->buf) == tensor) return true;
@@ -449,7 +450,7 @@ static bool loads_before_write(const RolePlan *plan, const Func *kernel, const B
     while (write < body->count && !stmt_writes(plan->arena, body->items[write], tensor)) write++;
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         if (!loads_from(plan, tile, tensor)) continue;
-        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
             if (range->block != body || range->first < 0 || range->first > write) return false;
     }
     return true;
@@ -481,7 +482,7 @@ static const char *copies_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         if (tile->buf->alias_of) return "a tile has an @alias";
         if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
-        VEC_EACH (const LiveRange, range, &tile->live_ranges)
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
             if (range->block != &plan->grid->grid.body && loads_single_elements(plan, filling_stmt(plan, range)))
                 return "it loads a tensor element by element, whose last stride is not the constant 1: declare it so, or "
                        "`permute` the tensor";
@@ -495,7 +496,7 @@ static const char *transpose_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
         if (transposed && read) return "a tile is transposed twice";
-        VEC_EACH (const LiveRange, range, &tile->live_ranges) {
+        VEC_EACH (const TileRange, range, &tile->live_ranges) {
             if (transposes_loaded(filling_stmt(plan, range), plan) != transposed)
                 return "a tile is both loaded and the result of a transpose";
             if (!read) continue;
@@ -579,7 +580,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
     if (func_cluster(kernel) > 1) return "its CTAs form clusters";
-    find_ranges(plan, &plan->grid->grid.body, false);
+    find_ranges(plan, &plan->grid->grid.body, false, false);
     if (!plan->pipelined)
         return loads_in_loop(&plan->grid->grid.body) ? "no loop loads its tiles ahead: use `pipelined`"
                                                      : "no loop loads its tiles";

@@ -7,14 +7,15 @@
 typedef struct TileRing TileRing;
 
 // A copy that fills a tile, or those to its pieces, and the statements of its block that use it.
-typedef struct LiveRange {
+typedef struct TileRange {
     const Block *block;
     int at, filled, first, last;   // the first and last copy; uses; first -1: no use
-} LiveRange;
+    bool repeats;                  // in a loop: several times for a tile of the grid
+} TileRange;
 
 typedef struct RoleTile {
     Buf *buf;
-    VEC(LiveRange) live_ranges;
+    VEC(TileRange) live_ranges;
     bool gathered, by_tma;   // by threads of the producer; by TMA: both, where it is filled at several places
     TileRing *ring;
 } RoleTile;
@@ -66,11 +67,11 @@ bool plan_gathers(const RolePlan *plan);                   // threads of the pro
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
 Buf *filled_tile(const RolePlan *plan,
                  const Stmt *stmt);   // by a load, or the transposition of a loaded tile; NULL: none
-const Stmt *filling_stmt(const RolePlan *plan, const LiveRange *range);   // the first one
+const Stmt *filling_stmt(const RolePlan *plan, const TileRange *range);   // the first one
 // Whether statement `i` of its block is one of them.
-bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const LiveRange *range, int i);
+bool is_fill_of(const RolePlan *plan, const RoleTile *tile, const TileRange *range, int i);
 // The live range that the load helps to fill.
-const LiveRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load);
+const TileRange *filled_range(const RolePlan *plan, const RoleTile *tile, const Stmt *load);
 bool loads_tile(const Stmt *stmt, void *user);   // for block_any
 // Threads of the producer load it, since TMA cannot: a gather, other types or places.
 bool gathers_tile(const Target *target, const Stmt *stmt);

@@ -92,6 +92,9 @@ GIVEN_IN_ORDER = "group 2, which passes nothing by, gives the slot back behind a
 ONE_PASSED = "no group passes by a second block of a tile"
 NOT_FIRST = "group 0, which alone waits for keys, has no masked step but its first"
 LAST_VALUES = "nothing is loaded behind a CTA's last product"
+PUBLISHED = "a barrier comes behind the other mbarriers, too"
+ENTERED = "who frees the slot with this warpgroup has entered a section that begins when all its warps have waited"
+VARLEN = ("attend__D_64__BM_128__tiles", "attend__D_64__BM_192__tiles")
 CLAIMED = "the lanes meet at the arrival for `claimed`, behind the read"
 SOME_KEYS = "each tile has a block of keys, and the loop over blocks claims"
 NO_PAIRS = "causal tiles have as many groups as there are"
@@ -107,6 +110,9 @@ def arrives_alone(text, match):
     arrival = rf"\s*if \({re.escape(lane.group(1))}\) (?:\{{\s*@predicated )?mbarrier_arrive" if lane else None
     return lane and re.match(arrival, text[match.end():])
 
+
+# In attention_varlen, of many heads: a warp before it waits for the queries of a sequence without keys.
+NO_KEYS_LAG = (("mbarrier_wait(Qs_full[", "t / 32 == 1 && H > 10"),)
 
 PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", False, 1, "barrier();"): OWN_PLACES,
@@ -137,7 +143,9 @@ PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("attention_paged", "sm_80", False, 6, "cp_async_commit();"): "the commit of the first step's tiles is for the queries, too",
           (DECODE_2, "sm_80", False, 13, "barrier();"): A_SEQUENCE,
           (DECODE_2, "sm_80", True, 8, "barrier();"): A_SEQUENCE,
-          ("attention_varlen", "sm_90a", False, 8, "mbarrier_wait(Qs_empty[0], Qs_parity);"): "a block has one point, whose queries are loaded once",
+          **{(kernel, "sm_90a", False, 4, "barrier();"): PUBLISHED for kernel in VARLEN},
+          **{(kernel, "sm_90a", False, 20, "barrier();"): CLAIMED for kernel in VARLEN},
+          ("attention D=64 BM=192 BN=64 CAUSAL=true", "sm_90a", False, 58, "barrier(wg + 4, 128);"): ENTERED,
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 9, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
@@ -247,6 +255,9 @@ CASES = [
            f"test attention (B = 1, H = {h}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
            target="sm_90a", kernel="attention")
       for m, causal, shapes in ((64, "false", ((1, 64, 64), (9, 64, 300))), (128, "true", ((1, 128, 200), (1, 300, 300), (3, 300, 300))))),
+    Case("attention", ["D=64", "BM=192", "BN=64", "CAUSAL=true"], [   # three groups, which leave out steps
+        f"test attention (B = 1, H = {h}, S = {s}, T = {s}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s in ((1, 192), (9, 300))],
+         target="sm_90a", kernel="attention"),
     Case("attention", ["D=128", "BM=128", "BN=176"], [   # results leave by way of the queries' tile
         f"test attention (B = 1, H = {h}, S = 128, T = {t}, D = 128, scale = 0.125) tolerance 2e-2;" for h, t in ((1, 64), (5, 600))],
          target="sm_90a", kernel="attention"),
@@ -270,10 +281,11 @@ CASES = [
     Case("attention_window", ["D=64", "BM=128", "BN=64"], [
         f"test attention_window (B = 1, H = {h}, G = 1, S = {s}, T = {t}, D = 64, scale = 0.125, cap = 1, window = {window}) tolerance 2e-2;"
         for h, s, t, window in ((1, 100, 100, 1000), (5, 130, 330, 250))], target="sm_90a"),
-    Case("attention_varlen", ["D=64", "BM=128", "BN=64", "CAUSAL=true"], [
-        f"test attention_varlen (H = {h}, G = 1, N = {n}, M = {n + 96}, E = 4, D = 64, longest = {n - 34}, scale = 0.125) "
-        "{ for (b in E) { q_start[b] = b == 0 ? 0 : b < 3 ? 34 : N; k_start[b] = b < 3 ? q_start[b] : M; } } tolerance 2e-2;"
-        for h, n in ((1, 162), (2, 290))], target="sm_90a"),
+    *(Case("attention_varlen", [f"D={d}", f"BN={keys}", f"LONG={least}", "CAUSAL=true"], [
+        f"test attention_varlen (H = {h}, G = 1, N = {n}, M = {n + 96}, E = 4, D = {d}, longest = {n - 34}, scale = 0.125) "
+        "{ for (b in E) { q_start[b] = b == 0 ? 0 : b < 3 ? 34 : N; k_start[b] = b < 2 ? 0 : b < 3 ? q_start[b] : M; } } tolerance 2e-2;"
+        for h, n in ((1, 162), (6, 290), (16, 162))], target="sm_90a", kernel=f"attend__D_{d}__BM_{rows}__tiles", held=NO_KEYS_LAG)
+      for d, rows, keys, least in ((64, 128, 64, 2048), (64, 192, 64, 1))),
     Case("gemm_w8", ["BM=16", "BN=64", "BK=128", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_w8 (M = 16, N = {n}, K = {k}) tolerance 2e-2;"
         for n, k in ((64, 128), (832, 128), (832, 256), (832, 896), (829, 128), (829, 256), (829, 896))]),
