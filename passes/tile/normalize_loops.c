@@ -544,7 +544,8 @@ bool normalize_loops(Arena *arena, Func *kernel) {
     if (!has_free_form(kernel)) return false;
     bool changed = false, again;
     do {
-        again = normalize_block(arena, kernel, &kernel->body) | bound_loops(arena, kernel);
+        bool normal = normalize_block(arena, kernel, &kernel->body), bound = bound_loops(arena, kernel);
+        again = normal || bound;
         changed |= again;
     } while (again);
     return changed;
