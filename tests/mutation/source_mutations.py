@@ -114,7 +114,7 @@ MUTATIONS = [
     ("attention_roles", "tiles of two groups have three", "return m < pairs ? 2 : W;", "return W;"),
     ("attention_varlen", "last key dropped", "n * BN + j >= keys ||", "n * BN + j >= keys - 1 ||"),
     ("attention_varlen", "keys of another sequence", "copy(K[g, key + n * BN, 0], Ks);", "copy(K[g, n * BN, 0], Ks);"),
-    ("attention_varlen", "stores beyond the end", "if (queries - m * BM >= BM) copy", "if (queries - m * BM > 0) copy"),
+    ("attention_varlen", "stores beyond the end", "if (queries - m * R >= R) copy", "if (queries - m * R > 0) copy"),
     ("attention_varlen", "heads share wrongly", "let h = g * (H / G) + r;", "let h = r * G + g;"),
     ("attention_window", "window too wide", "n * BN + j + window <= at + i", "n * BN + j + window < at + i"),
     ("attention_window", "first block skipped", "n in first .. last,", "n in first + 1 .. last,"),
