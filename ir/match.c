@@ -32,6 +32,10 @@ bool match_reduce(const Stmt *stmt, ReduceOp *out) {
     return false;
 }
 
+bool gemm_adds(const GemmOp *gemm) {
+    return !gemm->accumulate || expr_is_int(gemm->accumulate, 1);
+}
+
 bool is_copy_between(const Stmt *stmt, Scope from, Scope to) {
     if (!is_call(stmt, OP_COPY)) return false;
     const Region *src = ARG(stmt, COPY, src).region, *dst = ARG(stmt, COPY, dst).region;

@@ -46,6 +46,12 @@ static inline bool is_call_of(const Stmt *stmt, int classes) {   // OP_CLASS_ bi
 static inline bool is_loop(const Stmt *stmt, LoopKind kind) {
     return stmt->kind == STMT_FOR && stmt->loop.kind == kind;
 }
+static inline bool is_pipelined(const Stmt *stmt) {
+    return is_loop(stmt, LOOP_PIPELINED);
+}
+static inline bool is_shared_decl(const Stmt *stmt) {
+    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
+}
 
 // ---- expressions by what they are ----
 static inline bool is_binary(const Expr *expr, BinaryOp op) {
@@ -109,6 +115,9 @@ static inline bool is_shared_to_global_copy(const Stmt *stmt) {
 static inline bool is_fragment_to_global_copy(const Stmt *stmt) {
     return is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_GLOBAL);
 }
+static inline bool is_fragment_copy(const Stmt *stmt) {
+    return is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT);
+}
 // The side of a copy from or to a tensor that is the tensor, and the other one.
 static inline Region *copy_tensor(const Stmt *copy) {
     return copy_of(copy).dst->buf->scope == SCOPE_GLOBAL ? copy_of(copy).dst : copy_of(copy).src;
@@ -118,6 +127,8 @@ static inline Region *copy_tile(const Stmt *copy) {
 }
 
 // ---- products ----
+// It adds to its accumulator, in each case.
+bool gemm_adds(const GemmOp *gemm);
 // The name that instructions use for the type of a gemm's operand (0, 1) or accumulator (2): f32 is "tf32" if the
 // source allows it.
 const char *gemm_type(const Stmt *gemm, int operand);

@@ -160,8 +160,7 @@ static bool adds_to_itself(const Stmt *store) {
 static bool only_adds(const Stmt *stmt, const Buf *buf) {
     GemmOp gemm;
     if (match_gemm(stmt, &gemm)) {
-        bool adds = !gemm.accumulate || expr_is_int(gemm.accumulate, 1);
-        return adds && gemm.acc->buf == buf && gemm.a->buf != buf && gemm.b->buf != buf;
+        return gemm_adds(&gemm) && gemm.acc->buf == buf && gemm.a->buf != buf && gemm.b->buf != buf;
     }
     if (!is_loop(stmt, LOOP_PARALLEL) || stmt->loop.body.count != 1) return false;
     const Stmt *store = stmt->loop.body.items[0];

@@ -813,7 +813,7 @@ static bool is_unread(const Used *used, const Stmt *stmt) {
     FillOp fill;
     const Buf *written = NULL;
     if (stmt->kind == STMT_DECL) return stmt->decl->scope == SCOPE_FRAGMENT && !map_has(used->any, stmt->decl);
-    if (is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) written = copy_of(stmt).dst->buf;
+    if (is_fragment_copy(stmt)) written = copy_of(stmt).dst->buf;
     else if (match_fill(stmt, &fill)) written = fill.dst->buf;
     return written && written->scope == SCOPE_FRAGMENT && !map_has(used->read, written);
 }

@@ -72,7 +72,7 @@ static void crosses_shared(Staging *m, const char *name, Type type, const Stmt *
 // A thread that already holds the elements moves them itself, as a plain copy: always those of a part of a fragment or a
 // transposed one, which layout-inference gives the layouts that the copy needs.
 static bool is_conversion(Arena *arena, const Stmt *stmt) {
-    if (!is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT) || via_is(stmt, VIA_SHUFFLE)) return false;
+    if (!is_fragment_copy(stmt) || via_is(stmt, VIA_SHUFFLE)) return false;
     CopyOp copy = copy_of(stmt);
     const Layout *from = copy.src->buf->layout, *to = copy.dst->buf->layout;
     bool whole = region_is_whole(copy.src) && region_is_whole(copy.dst) && copy.src->transposed == copy.dst->transposed;

@@ -132,14 +132,6 @@ void learn_scalars(Facts *facts, const Block *block);   // adds the scalars and 
 
 // ---- expressions and calls ----
 
-static inline bool is_pipelined(const Stmt *stmt) {
-    return is_loop(stmt, LOOP_PIPELINED);
-}
-
-static inline bool is_shared_decl(const Stmt *stmt) {
-    return stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_SHARED;
-}
-
 // Shared memory that a pass added for the consumers.
 static inline bool is_scratch(const Stmt *stmt) {
     return is_shared_decl(stmt) && attr_get(stmt->decl->attrs, ATTR_SCRATCH);

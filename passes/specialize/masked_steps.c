@@ -24,6 +24,7 @@
 // of 0 and a value of a tile are 0: a tile with infinities or NaN gives NaN where the step is computed.)
 #include "ir/rewrite.h"
 #include "passes/analysis/live_ranges.h"
+#include "passes/analysis/tile_loop.h"
 #include "passes/specialize/emit_roles.h"
 #include <math.h>
 
@@ -133,19 +134,12 @@ static bool has_infinity(const Expr *expr, const void *user) {
     return expr->kind == EXPR_FLOAT && !isfinite(expr->real);
 }
 
-static bool sets(const Step *step, const Stmt *stmt, const Buf *buf) {
-    if (stmt->kind == STMT_STORE) return stmt->store.buf == buf;
-    bool sets = false;
-    if (stmt->kind == STMT_CALL)
-        FOR_EACH_EFFECT (effect, step->arena, stmt) sets |= effect->buf == buf && effect->access != ACCESS_READ;
-    return sets;
-}
-
 // It is filled with a finite number, and then takes maxima and its own earlier values.
 static bool begins_finite(const Step *step, const Buf *buf) {
     bool filled = false;
     FOR_EACH_STMT (stmt, step->role) {
-        if (!sets(step, stmt, buf)) continue;
+        bool leaf = stmt->kind == STMT_STORE || stmt->kind == STMT_CALL;
+        if (!leaf || !stmt_writes(step->arena, stmt, buf)) continue;
         bool fill = is_call(stmt, OP_FILL),
              keeps = is_call(stmt, OP_REDUCE_MAX) && expr_is_int(reduce_of(stmt).accumulate, 1);
         if (!fill && !keeps && stmt->kind != STMT_STORE) return false;
@@ -286,15 +280,11 @@ static void reduce_values(Step *step, const Stmt *stmt) {
 static void multiply_values(Step *step, const Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     Value left = gemm.a->buf->scope == SCOPE_FRAGMENT ? value_of(step, gemm.a->buf) : any_value;
-    bool adds = !gemm.accumulate || expr_is_int(gemm.accumulate, 1);
+    bool adds = gemm_adds(&gemm);
     Value to = adds ? value_of(step, gemm.acc->buf) : any_value;
     bool before = adds && left.kind == VALUE_SAME && left.buf == gemm.a->buf;
     if (before) vec_push(step->arena, &step->pending, gemm.a->buf);
     set_value(step, gemm.acc->buf, before || left.kind == VALUE_ZERO ? to : any_value);
-}
-
-static bool is_fragment_copy(const Stmt *stmt) {
-    return is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT);
 }
 
 static bool has_whole_fragments(const Stmt *call) {
@@ -386,26 +376,6 @@ static bool leaves_nothing(Step *step) {
 
 // ---- the mask ----
 
-// `expr` is a multiple of the variable and what does not depend on it.
-static bool factor_of(const Expr *expr, const Var *var, int64_t *factor) {
-    int64_t a = 0, b = 0;
-    *factor = 0;
-    if (!expr_uses_var(expr, var)) return true;
-    if (expr->kind == EXPR_VAR) return *factor = 1, true;
-    if (expr->kind == EXPR_CAST) return type_is_int(expr->operand->type) && factor_of(expr->operand, var, factor);
-    if (expr->kind != EXPR_BINARY) return false;
-    const Expr *x = expr->binary.a, *y = expr->binary.b;
-    if (expr->binary.op == BIN_MUL) {
-        bool left = expr_const(x, &a), right = !left && expr_const(y, &a);
-        if ((!left && !right) || !factor_of(left ? y : x, var, &b)) return false;
-        return *factor = a * b, true;
-    }
-    if (expr->binary.op != BIN_ADD && expr->binary.op != BIN_SUB) return false;
-    if (!factor_of(x, var, &a) || !factor_of(y, var, &b)) return false;
-    *factor = expr->binary.op == BIN_ADD ? a + b : a - b;
-    return true;
-}
-
 typedef struct Masking {
     Arena *arena;
     const Stmt *loop, *mask;
@@ -424,7 +394,7 @@ static Expr *first_of(Masking *m, Expr *less, Expr *more, bool equal) {
     int64_t up[3], down[3], columns;
     const Var *vars[] = {step->var, row->var, column->var};
     for (int i = 0; i < 3; i++)
-        if (!factor_of(more, vars[i], &up[i]) || !factor_of(less, vars[i], &down[i])) return NULL;
+        if (!linear_in(more, vars[i], &up[i]) || !linear_in(less, vars[i], &down[i])) return NULL;
     int64_t rise = up[0] - down[0], by_row = up[1] - down[1], by_column = up[2] - down[2];
     if (rise <= 0 || by_row == 0 || !expr_const(column->end, &columns)) return NULL;
     Expr *last = e_plus(a, e_times(a, m->warpgroup, m->rows), by_row < 0 ? m->rows - 1 : 0);

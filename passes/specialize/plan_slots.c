@@ -42,9 +42,7 @@ static bool keeps_rows(const Func *kernel, const Stmt *stmt) {
         return stmt->decl->rank == 1 || (stmt->decl->rank == 2 && has_rows(kernel, stmt->decl));
     if (is_scan(stmt)) return false;
     if (is_reduction(stmt)) return buf_slot_rank(reduce_of(stmt).src->buf) == 2 && expr_is_int(reduce_of(stmt).axis, 1);
-    if (is_call(stmt, OP_COPY) && copy_of(stmt).src->buf->scope == SCOPE_FRAGMENT &&
-        copy_of(stmt).dst->buf->scope == SCOPE_FRAGMENT)
-        return region_is_whole(copy_of(stmt).src) && region_is_whole(copy_of(stmt).dst);
+    if (is_fragment_copy(stmt)) return region_is_whole(copy_of(stmt).src) && region_is_whole(copy_of(stmt).dst);
     if (!is_loop(stmt, LOOP_PARALLEL)) return true;
     FOR_EACH_STMT_IN (store, stmt)
         if (store->kind == STMT_STORE && store->store.buf->scope == SCOPE_FRAGMENT &&

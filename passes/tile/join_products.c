@@ -68,7 +68,7 @@ static bool join_two(const Joiner *j, const Stmt *first, Stmt *second) {
         cut = cut_between(j, &low, &high);
         if (cut == CUT_K) return false;
     }
-    bool adds = !y.accumulate || expr_is_int(y.accumulate, 1);
+    bool adds = gemm_adds(&y);
     if (cut == CUT_COUNT || !same_value(x.precision, y.precision)) return false;
     if (cut == CUT_K ? !adds : !same_value(x.accumulate, y.accumulate)) return false;
     ARG(second, GEMM, a) = united(j, cut, &low, &high, A);

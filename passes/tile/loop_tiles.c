@@ -12,8 +12,8 @@
 #include "passes/analysis/live_ranges.h"
 #include "passes/analysis/util.h"
 #include "passes/pipeline/async_copy_legality.h"
-#include "passes/specialize/builder.h"
 #include "passes/tile/tile.h"
+#include "support/numbers.h"
 
 enum { ROOM_FOR_BARRIERS = 2048 };
 
