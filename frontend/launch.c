@@ -83,6 +83,12 @@ static bool agrees(Sema *s, const Node *call, const Node *kernel, const Choice *
     return true;
 }
 
+// A signed integer without its type, as -D and extents give it: one kernel for one number.
+static SemaValue plain_number(SemaValue value) {
+    bool typed = value.kind == VALUE_EXPR && (value.expr->type == TYPE_I32 || value.expr->type == TYPE_I64);
+    return typed ? value_int(value.expr->integer, value.span) : value;
+}
+
 static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
     const Node *given = named_arg(call, cparam->text);
     const Define *define = define_of_own(s, kernel->text, cparam->text);
@@ -93,7 +99,7 @@ static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Nod
         return out->type != TYPE_NONE;
     }
     if (given) {
-        out->value = constant(s, given, "a compile-time value");
+        out->value = plain_number(constant(s, given, "a compile-time value"));
         return !is_poison(out->value) && agrees(s, call, kernel, out, given->span);
     }
     if (infer(s, call, kernel, cparam, out)) return true;
