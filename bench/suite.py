@@ -89,6 +89,8 @@ def attention_any():
     @bench("suite", "TFLOP/s", [])
     def attention_any(b, h, kv, queries, keys, d, causal, rows):
         """bf16, [B, H, S, D] or, with `rows`, [B, S, H, D] in memory"""
+        causal, rows = bool(causal), bool(rows)   # numbers in --shapes
+
         def made(fill, heads, length):
             return fill(b, length, heads, d).transpose(1, 2) if rows else fill(b, heads, length, d)
 
