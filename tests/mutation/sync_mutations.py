@@ -66,6 +66,7 @@ LAGGING = tuple((before, "t / 32 == 1 && scale > 0.25") for before in (
 # the statement) -> why.
 A_STEP = "each tile of a worker has a k step (`count` is the least of two positive numbers), whose barriers lie between"
 DECODE_2, DECODE_4 = (f"decode_pieces__D_64__PAGE_16__WARPS_{warps}" for warps in (2, 4))
+A_BLOCK = "there are keys (`to` is positive), in whose step barriers lie between"
 A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`), with barriers and a wait for the queries"
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
@@ -114,7 +115,8 @@ def arrives_alone(text, match):
 # In attention_varlen, of many heads: a warp before it waits for the queries of a sequence without keys.
 NO_KEYS_LAG = (("mbarrier_wait(Qs_full[", "t / 32 == 1 && H > 10"),)
 
-PROOFS = {("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
+PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barrier();"): A_BLOCK,
+          ("gemm_stream_k", "sm_80", False, 0, "cp_async_wait(0);"): A_STEP,
           ("gemm_stream_k", "sm_80", False, 1, "barrier();"): OWN_PLACES,
           ("gemm_stream_k", "sm_80", True, 4, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
@@ -265,16 +267,20 @@ CASES = [
     # Few tiles: four CTAs at most, each with the keys of a piece. Heads of a group: rows that threads gather.
     *(Case("attention", ["D=64", "BN=64", "PIECE=16", f"GROUP={group}"], [
         f"test attention (B = 1, H = {h * group}, S = {s}, T = {t}, D = 64, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
-           target=target, kernel="attention_pieces__D_64__BM_64")
+           target=target, kernel="attention_pieces__D_64__BM_64__STEPS_3")
       for target in ("sm_80", "sm_90a")
       for group, shapes in ((1, ((1, 128, 64), (1, 40, 300), (1, 128, 600), (2, 40, 1200))),
                             (2, ((1, 64, 100), (1, 64, 400), (2, 20, 1200), (9, 20, 300))))),
-    # Few queries, whose keys threads copy, or TMA.
+    # Few queries, whose keys threads copy, or TMA: one step, a few, many.
     *(Case("attention", [f"D={d}", f"GROUP={group}"], [
-        f"test attention (B = 1, H = {h * group}, S = {s}, T = {t}, D = {d}, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
-           target=target, kernel=f"attention_pieces__D_{d}__BM_16")
-      for target, d in (("sm_80", 64), ("sm_90a", 64), ("sm_90a", 128))
-      for group, shapes in ((1, ((1, 3, 30), (1, 16, 60), (2, 3, 250), (1, 1, 1200))), (2, ((1, 8, 60), (9, 3, 250))))),
+        f"test attention (B = 1, H = {h * group}, S = {s // group}, T = {t}, D = {d}, scale = 0.125) tolerance 2e-2;" for h, s, t in shapes],
+           target=target, kernel=f"attention_pieces__D_{d}__BM_16__STEPS_{steps}")
+      for steps, target, d, shapes in (
+          (1, "sm_80", 64, ((1, 4, 30), (1, 16, 60))), (1, "sm_90a", 64, ((1, 4, 30), (9, 16, 60))),
+          (2, "sm_90a", 64, ((1, 16, 70), (9, 6, 250), (2, 2, 500))), (2, "sm_90a", 128, ((1, 16, 70), (2, 6, 250))),
+          (3, "sm_80", 64, ((1, 4, 600), (1, 2, 1200))), (3, "sm_90a", 64, ((1, 4, 600), (1, 2, 1200), (140, 2, 250))),
+          (3, "sm_90a", 128, ((1, 4, 30), (1, 2, 1200))))
+      for group in (1, 2)),
     Case("attention", ["D=64"], [
         f"test attention_sum (B = 1, H = 2, S = 3, P = {pieces}, D = 64) {{ for (b in B, h in H, i in S, p in P) {{ "
         f"weight[b, h, i, p, 0] = (p * 5 + i) % 7; weight[b, h, i, p, 1] = 1 + p % 3; }} }} tolerance 1e-2;" for pieces in (1, 16, 40, 120)],
