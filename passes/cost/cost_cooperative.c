@@ -1,7 +1,7 @@
 // The cost of a cooperative kernel. A step of the loop takes the time of its MMAs, plus the time of the other work that
 // warpgroups do not overlap with each other. The more warpgroups, the less of that.
 //
-//     MMAs         each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks
+//     MMAs         each strip of 64 rows by n columns and `strip_bytes` of k: 2 n clocks; of mma.sync, `products` of them a clock
 //     other work   `hidden_clocks` per `hidden_elements` of all tile statements in the loop, divided by the warpgroups
 //                  (`work_clocks` per `work_elements` where no MMA overlaps it); nothing where warps skip it nearly always
 //     wait         `wait_clocks` per step
@@ -34,7 +34,11 @@ static void add_gemm(Arena *arena, Sum *sum, const Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     int64_t m = region_extent(gemm.acc, 0), n = region_extent(gemm.acc, 1), k = region_extent(gemm.a, 1);
     WgmmaInfo info;
-    if (wgmma_problem(arena, sum->target, stmt, &info)) return;
+    if (wgmma_problem(arena, sum->target, stmt, &info)) {
+        const Target *t = sum->target;
+        sum->multiplying += m * n * k / (gemm_mma(t, stmt) ? t->wgmma.products : t->warp_lanes * t->partitions);
+        return;
+    }
     sum->multiplying += m / info.m * k * type_bytes(gemm.a->buf->type) * 2 * n / sum->target->wgmma.strip_bytes;
     sum->products += m * n * k;
     if (!sum->rows) sum->rows = m;

@@ -74,10 +74,11 @@ static bool has_register_operand(const Item *item) {
     return item->kind == ITEM_GEMM && gemm_of(item->stmt).a->buf->scope == SCOPE_FRAGMENT;
 }
 
-// A warp should own whole rows if a row is reduced, or if rows are an operand of a further gemm from registers.
+// A warp should own whole rows if a row is reduced, if rows are an operand of a further gemm from registers, or if wgmma has
+// them, whose warps do.
 static bool group_wants_rows(const ItemVec *group) {
     VEC_EACH_PTR (Item, item, group)
-        if (reduces_rows(item) || has_register_operand(item)) return true;
+        if (reduces_rows(item) || has_register_operand(item) || item->is_wgmma) return true;
     return false;
 }
 

@@ -540,7 +540,12 @@ static Via gemm_mechanism(Selector *s, const Stmt *stmt) {
 // In a kernel that will be warp-specialized; VIA_NONE: as in other kernels.
 static Via specialized_mechanism(Selector *s, const Stmt *stmt) {
     if (stores_by_tma(s, stmt)) return VIA_TMA_STORE;
-    if (is_call(stmt, OP_GEMM)) return VIA_WGMMA;
+    if (is_call(stmt, OP_GEMM)) {
+        WgmmaInfo info;
+        const char *why = wgmma_reason(s->arena, s->target, stmt, &info);
+        if (why) REMARK(s->context, stmt->loc, T_ROLE_NO_WGMMA, "compute", why);
+        return why ? VIA_NONE : VIA_WGMMA;
+    }
     if (is_global_to_shared_copy(stmt)) return tma_piece_problem(s->target, stmt) ? VIA_NONE : VIA_TMA;
     return transposes_tile(s->arena, s->target, stmt) ? VIA_TRANSPOSE : VIA_NONE;
 }

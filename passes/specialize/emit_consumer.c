@@ -59,7 +59,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
 }
 
 static bool surely_multiplies(const Facts *facts, const Stmt *stmt) {
-    if (is_call(stmt, OP_GEMM)) return true;
+    if (is_wgmma(stmt)) return true;
     if (stmt->kind == STMT_IF || stmt->kind == STMT_WHILE) return false;
     if (stmt->kind == STMT_FOR) {
         const Iter *iter = &stmt->loop.iters[0];
@@ -237,7 +237,7 @@ static void push_compute_role(Maker *m, const Func *kernel, Block *out) {
     make_mma_async(p->arena, &work, m->consumes, false, &flight);
     // With transposed tiles order barriers are slower (attention in 8 bits: 0.89 to 1.01): a late tile delays all.
     find_operands(m, &work);
-    bool orders = p->consumers > 1 && !m->plan->transposes && map_count(m->operands) == 0;
+    bool orders = p->consumers > 1 && !m->plan->transposes && !m->plan->other && map_count(m->operands) == 0;
     if (orders) insert_order_barriers(p->arena, &work);
     skip_masked_steps(m, out, &work);
     if (!p->waves && !p->claims.channel) drop_last_arrivals(m, &work, map_new(p->arena));

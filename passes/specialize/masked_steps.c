@@ -572,6 +572,7 @@ void skip_masked_steps(Maker *m, const Block *kernel_body, Block *work) {
     const RoleBuilder *p = m->builder;
     bool fits =
         p->consumers >= FEWEST && p->members == 1 && p->cluster == 1 && m->plan->rows == p->consumers * WGMMA_ROWS;
-    bool meets = map_count(m->operands) > 0;   // the role's threads, before products of what they wrote
+    bool meets =
+        map_count(m->operands) > 0 || m->plan->other;   // the role's threads, before products of what they wrote
     if (fits && !meets && has_one_layout(p->kernel)) skip_in(m, work, kernel_body, work);
 }

@@ -17,7 +17,7 @@ static Stmt *first_touch(const Block *block, int from, const Buf *buf) {
 
 static bool overwrite(Stmt *stmt, const Buf *buf, Expr *accumulate) {
     GemmOp gemm;
-    if (!match_gemm(stmt, &gemm) || gemm.acc->buf != buf || gemm.accumulate) return false;
+    if (!is_wgmma(stmt) || !match_gemm(stmt, &gemm) || gemm.acc->buf != buf || gemm.accumulate) return false;
     ARG(stmt, GEMM, accumulate) = arg_value(accumulate);
     return true;
 }

@@ -57,7 +57,7 @@ static bool start_early(Arena *arena, Block *block) {
         Stmt *stmt = block->items[i];
         if (!is_loop(stmt, LOOP_PARALLEL))
             FOR_EACH_BODY (body, stmt) changed |= start_early(arena, body);
-        if (!is_call(stmt, OP_GEMM)) continue;
+        if (!is_call(stmt, OP_GEMM) || !via_is(stmt, VIA_WGMMA)) continue;
         int to = i, next;
         while ((next = move_up(arena, block, to)) < to) to = next;   // a fill may then be right before it
         changed |= to < i;

@@ -151,12 +151,18 @@ static bool share_barriers(const RoleTile *a, const RoleTile *b) {
     return true;
 }
 
+static bool multiplies_by_wgmma(Arena *arena, const Target *target, const Stmt *stmt) {
+    WgmmaInfo info;
+    return is_call(stmt, OP_GEMM) && !wgmma_problem(arena, target, stmt, &info);
+}
+
 static bool read_by_threads(const RolePlan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         bool leaf = stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET ||
                     stmt->kind == STMT_STORE;
         if (!leaf) continue;
-        if (!is_call(stmt, OP_GEMM) && filled_tile(plan, stmt) != buf && stmt_uses_buf(stmt, buf)) return true;
+        bool by_wgmma = multiplies_by_wgmma(plan->arena, plan->target, stmt);
+        if (!by_wgmma && filled_tile(plan, stmt) != buf && stmt_uses_buf(stmt, buf)) return true;
         SKIP_BODY(stmt);
     }
     return false;
@@ -344,15 +350,18 @@ static bool is_work(OpId op) {
     return moves || combines || op == OP_ASSERT || op == OP_PRINT || between_blocks(op);
 }
 
-static const char *product_problem(RolePlan *plan, const Stmt *gemm) {
+// A product that wgmma cannot compute (16 rows, 8 steps of k, f32) is computed by mma.sync or fma in the role, as other work
+// between products is.
+static void add_product(RolePlan *plan, const Stmt *gemm) {
     WgmmaInfo info;
-    int64_t rows = region_extent(gemm_of(gemm).acc, 0);
     const char *why = wgmma_reason(plan->arena, plan->target, gemm, &info);
-    if (why) return why;
-    plan->rows = gcd64(plan->rows, rows);
+    if (why) {
+        if (!plan->other) plan->other = why;
+        return;
+    }
+    plan->rows = gcd64(plan->rows, region_extent(gemm_of(gemm).acc, 0));
     int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
     if (registers > plan->widest) plan->widest = registers;
-    return NULL;
 }
 
 static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
@@ -370,7 +379,8 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && plan->partial && !fills_whole(stmt, copy_of(stmt).dst->buf))
             return "a copy fills only a part of its tile: copy the other pieces next to it, or declare a buffer for each";
-        return is_call(stmt, OP_GEMM) ? product_problem(plan, stmt) : NULL;
+        if (is_call(stmt, OP_GEMM)) add_product(plan, stmt);
+        return NULL;
     default: return NULL;
     }
 }
@@ -510,7 +520,7 @@ static const char *transpose_problem(RolePlan *plan) {
 
 static const char *plan_problem(RolePlan *plan, const Func *kernel) {
     const char *problem = stmts_problem(plan);
-    if (!problem && !plan->rows) problem = "it has no gemm";
+    if (!problem && !plan->rows) problem = plan->other ? plan->other : "it has no gemm";
     if (!problem) problem = copies_problem(plan);
     if (!problem) problem = memory_problem(plan, kernel);
     return problem || !plan->transposes ? problem : transpose_problem(plan);
@@ -522,9 +532,14 @@ static const char *plan_problem(RolePlan *plan, const Func *kernel) {
 // share the steps.
 int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kernel, int *members) {
     int64_t asked = kernel_groups(kernel).of[GROUP_COMPUTE].count, rows = 0;
-    FOR_EACH_STMT (stmt, &kernel->body)
-        if (is_call(stmt, OP_GEMM)) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
-    bool shares = rows == WGMMA_ROWS && (!asked || asked == SHARED_STEPS) && may_share_steps(arena, kernel);
+    bool all = true;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (!is_call(stmt, OP_GEMM)) continue;
+        bool by_wgmma = multiplies_by_wgmma(arena, target, stmt);
+        if (by_wgmma) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
+        all &= by_wgmma;
+    }
+    bool shares = all && rows == WGMMA_ROWS && (!asked || asked == SHARED_STEPS) && may_share_steps(arena, kernel);
     *members = shares ? SHARED_STEPS : 1;
     if (asked) return (int)asked;
     if (shares) return SHARED_STEPS;

@@ -342,6 +342,10 @@ CASES = [
          + [f"test common (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 64, 64), (256, 64, 960), (640, 200, 456), (640, 208, 328))]
          + [f"test single (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((64, 128, 64), (64, 128, 960), (130, 200, 456))],
          target="sm_90a", source="lit/passes/multicast.tile"),
+    *(Case("corner", [f"BM={rows}"], [f"test corner (M = {m}, N = 64, K = {k}, BM = {rows}) tolerance 1e-2;" for m, k in ((rows, 64), (400, 1600))],
+           target="sm_90a", source="programs/small_products.tile", kernel="corner") for rows in (64, 192)),
+    Case("weighted", [], [f"test weighted (M = {m}, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (150, 904))],
+         target="sm_90a", source="programs/small_products.tile", kernel="weighted"),
     Case("gated", [], [f"test gated (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 128, 64), (256, 128, 448), (640, 264, 200))],
          target="sm_90a", source="programs/multicast.tile", kernel="gated"),
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
