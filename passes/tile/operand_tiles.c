@@ -1,5 +1,9 @@
-// Operands that wgmma cannot read where they are get a tile in shared memory: right ones in registers, and bytes that are not
-// contiguous along k.
+// Operands that wgmma cannot read as they are. Bytes that multiply 16-bit elements are converted in registers, exactly:
+//
+//     gemm(As, Ws.T, acc);                          copy(Ws, w);                  fragment w: bf16[64, 64]
+//                                             =>    gemm(As, w.T, acc);
+//
+// Right operands in registers, and bytes that are not contiguous along k, get a tile in shared memory:
 //
 //     fragment w: bf16[64, 64];                     fragment w: bf16[64, 64];
 //     parallel (r in 64, c in 64) w[r, c] = ..;     shared w_tile: bf16[64, 64];
@@ -93,6 +97,56 @@ static bool all_can_be_wgmma(Arena *arena, const Target *target, const Func *ker
     return true;
 }
 
+// ---- operands of another type ----
+
+// Bytes, where the other operand has 16 bits.
+static bool is_narrow(const Region *operand, const Region *other) {
+    bool fits = type_bits(operand->buf->type) == 8 && type_bits(other->buf->type) == 16;
+    return fits && type_is_float(other->buf->type) && region_rank(operand) == 2;
+}
+
+bool multiplies_narrow(const Stmt *stmt, bool right) {
+    GemmOp gemm;
+    if (!match_gemm(stmt, &gemm)) return false;
+    return right ? is_narrow(gemm.b, gemm.a) : is_narrow(gemm.a, gemm.b);
+}
+
+// The operand in registers, after the copy that converts it. A left one lies along k there.
+static Region *converted(Arena *a, Region *operand, Type type, bool right, Block *declarations, Block *out) {
+    Region *from = clone_region(a, NULL, operand);
+    from->transposed = !right && operand->transposed;
+    int64_t shape[] = {region_extent(from, 0), region_extent(from, 1)};
+    const char *name = arena_printf(a, "%s_wide", operand->buf->name);
+    Buf *wide = buf_new_const(a, name, SCOPE_FRAGMENT, type, 2, shape, operand->buf->loc);
+    block_push(a, declarations, s_decl(a, wide));
+    block_push(a, out, s_copy(a, from, region_whole(a, wide), operand->loc));
+    Region *to = region_whole(a, wide);
+    to->transposed = right && operand->transposed;
+    return to;
+}
+
+static void convert_operands_of(StmtMapper *mapper, Stmt *stmt, Block *out) {
+    Arena *a = mapper->arena;
+    GemmOp gemm;
+    if (match_gemm(stmt, &gemm)) {
+        if (is_narrow(gemm.a, gemm.b))
+            ARG(stmt, GEMM, a) = arg_region(converted(a, gemm.a, gemm.b->buf->type, false, mapper->user, out));
+        if (is_narrow(gemm.b, gemm.a))
+            ARG(stmt, GEMM, b) = arg_region(converted(a, gemm.b, gemm.a->buf->type, true, mapper->user, out));
+    }
+    block_push(a, out, stmt);
+}
+
+void convert_operands(Arena *arena, Func *kernel) {
+    Block declarations = {0};
+    Block *body = &((Stmt *)func_grid(kernel))->grid.body;
+    rewrite_block(&(StmtMapper){.arena = arena, .stmt = convert_operands_of, .user = &declarations}, body);
+    block_append(arena, &declarations, body);
+    *body = declarations;
+}
+
+// ---- what a kernel lacks ----
+
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel) {
     OperandTiles tiles = {.tiles = map_new(arena)};
     FOR_EACH_STMT (stmt, &kernel->body) {
@@ -110,6 +164,7 @@ OperandLack operands_lack(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         GemmOp gemm;
         if (!match_gemm(stmt, &gemm)) continue;
+        if (multiplies_narrow(stmt, false) || multiplies_narrow(stmt, true)) return LACK_TYPE;
         if (is_across_k(gemm.a, false) || is_across_k(gemm.b, true)) return LACK_ORDER;
         if (lacks_tile(gemm.b, true)) lack = LACK_TILE;
     }

@@ -11,7 +11,7 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// Operands that wgmma cannot read where they are get tiles (operand_tiles.c).
+// Operands that wgmma cannot read where they are get tiles or are converted in registers (operand_tiles.c).
 //
 // Each element is the sum of the same products in the same order. The pass applies where the kernel cannot be
 // warp-specialized as it is and can be afterwards (warp_specialize.h), and where every use of the accumulators can be
@@ -54,6 +54,7 @@ static void swap_copy(OperandSwap *swap, Stmt *stmt) {
     if (memory->buf->scope == SCOPE_FRAGMENT || rank < 2 || !memory->dims[rank - 1].extent ||
         !memory->dims[rank - 2].extent)
         swap->problem = "its accumulator is not copied to a tile in memory";
+    if (via_is(stmt, VIA_VECTOR_STORE)) swap->problem = "its vectors are stored by rows of the accumulator";
     *acc = accumulator(swap, acc);
     *other = arg_region(other_way(swap, memory));
 }
@@ -126,10 +127,33 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
+static bool narrow_stand_right(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (multiplies_narrow(stmt, false)) return false;
+    return true;
+}
+
+// Left operands may be in registers, so right ones that are converted there become left ones, if accumulators allow it.
+static Func *operands_converted(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
+    bool swap = narrow_stand_right(kernel) || has_few_rows(kernel);
+    for (int swaps = swap; swaps >= 0; swaps--) {
+        Func *shaped = clone_func(arena, kernel);
+        if (swaps && !swap_kernel(arena, shaped)) continue;
+        convert_operands(arena, shaped);
+        pad_tiles(arena, target, shaped);
+        if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped)) continue;
+        *how = specialization_of(arena, target, shaped);
+        if (how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how)) return shaped;
+    }
+    return NULL;
+}
+
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
     bool swap = has_few_rows(kernel);
     OperandLack lack = swap || func_has_roles(kernel) ? LACK_NONE : operands_lack(kernel);
+    if (!func_has_roles(kernel) && func_grid(kernel) && operands_lack(kernel) == LACK_TYPE)
+        return operands_converted(arena, target, kernel, how);
     if (!swap && !lack && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
     if (swap && !swap_kernel(arena, shaped)) return NULL;

@@ -37,11 +37,16 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
 // False: no tile can be padded. The caller decides whether the kernel is better for it.
 bool pad_tiles(Arena *arena, const Target *target, Func *kernel);
 bool tiles_lack_columns(const Target *target, const Func *kernel);
-// What keeps operands from wgmma: right ones are in registers, or also bytes are not contiguous along k.
-typedef enum { LACK_NONE, LACK_TILE, LACK_ORDER } OperandLack;
+// What keeps operands from wgmma: right ones are in registers, or also bytes are not contiguous along k; bytes multiply 16-bit
+// elements.
+typedef enum { LACK_NONE, LACK_TILE, LACK_ORDER, LACK_TYPE } OperandLack;
 OperandLack operands_lack(const Func *kernel);
 // In place: gives them tiles. False: then not all products can be wgmma, and the kernel may be left changed.
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
+// In place: bytes that multiply 16-bit elements are converted in registers before the product.
+void convert_operands(Arena *arena, Func *kernel);
+bool multiplies_narrow(const Stmt *stmt,
+                       bool right);   // the statement is a product with such a right operand, or left one
 
 // ---- one form for what has several, in the order in which they run; in place, true: something changed ----
 bool normalize_loops(Arena *arena, Func *kernel);
