@@ -512,6 +512,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     fuse_loops(search->arena, kernel);
     join_products(search->arena, kernel);
     merge_fragments(search->arena, kernel);
+    pipeline_loops(search->arena, search->target, kernel);
     if (!kernel_is_supported(kernel, search->target)) return fits;   // prune_variants removes it
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         TileChoice *choice = tile_choice(search, kernel);

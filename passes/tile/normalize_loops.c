@@ -17,7 +17,8 @@
 //     unit steps       iterators go by 1, and those with a step from 0
 //     coalescing       a nest whose indices are those of one loop is that loop
 //     induction        a `var` that each iteration adds a constant to is a multiple of the iterator
-//     bounds           an `if` around the body that bounds the iterator bounds the loop
+//     ends             a `while` that counts a variable is a `for` (counted_loops.c)
+//     bounds           an `if` around the body that bounds the iterator bounds the loop, and so does a `break` at its beginning
 //     first iteration  what only the first one does, and does not depend on the others, is done before the loop
 //     declarations     tiles are declared before the loop
 //
@@ -41,11 +42,16 @@ static bool starts_by_hand(const Stmt *stmt, void *unused) {
     return stmt->kind == STMT_CALL && stmt->call.is_async;
 }
 
-// A loop that this pass is about: in order, to its end, over operations on tiles that the compiler starts.
-static bool moves_tiles(const Stmt *stmt) {
-    if (!is_serial(stmt) || stmt->attrs || block_breaks(&stmt->loop.body)) return false;
+// A loop that this pass is about: in order, over operations on tiles that the compiler starts.
+static bool may_move_tiles(const Stmt *stmt) {
+    if (!is_serial(stmt) || stmt->attrs) return false;
     if (below_any(stmt, starts_by_hand, NULL)) return false;
     return block_calls(&stmt->loop.body, OP_COPY) || block_calls(&stmt->loop.body, OP_GEMM);
+}
+
+// ... to its end.
+static bool moves_tiles(const Stmt *stmt) {
+    return may_move_tiles(stmt) && !block_breaks(&stmt->loop.body);
 }
 
 static bool is_unit(const Iter *iter) {
@@ -196,31 +202,6 @@ static bool coalesce(Arena *arena, Stmt *loop) {
 
 // ---- induction ----
 
-// `v += c;` with a constant c.
-static bool steps_by(Arena *arena, const Stmt *stmt, int64_t *by) {
-    if (stmt->kind != STMT_ASSIGN || !type_is_int(stmt->let.var->type)) return false;
-    LinearSum sum = linear_of(arena, stmt->let.value);
-    *by = sum.constant;
-    return !sum.full && sum.count == 1 && sum.terms[0].factor == 1 && expr_is_var(sum.terms[0].atom, stmt->let.var);
-}
-
-static int assignments(const Stmt *top, const Var *var) {
-    int count = 0;
-    FOR_EACH_STMT_IN (stmt, top) count += (stmt->kind == STMT_ASSIGN || stmt->kind == STMT_VAR) && stmt->let.var == var;
-    return count;
-}
-
-// What the variable was given before the statement of the block, if it is known and still the same; NULL.
-static Expr *value_before(const Block *block, int at, const Var *var) {
-    for (int i = at - 1; i >= 0; i--) {
-        const Stmt *stmt = block->items[i];
-        if (assignments(stmt, var) == 0) continue;
-        bool gives = (stmt->kind == STMT_ASSIGN || stmt->kind == STMT_VAR) && stmt->let.value;
-        return gives && expr_is_stable(stmt->let.value) ? stmt->let.value : NULL;
-    }
-    return NULL;
-}
-
 static bool used_elsewhere(const Func *kernel, const Stmt *loop, const Var *var) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt == loop) SKIP_BODY(stmt);
@@ -362,25 +343,36 @@ static void bound_loop(void *user, Stmt *guard, const Facts *facts) {
     Bounds *b = user;
     Stmt *loop = map_get(b->loops, guard);
     if (!loop || b->changed) return;
-    const Block *body = &loop->loop.body;
-    Expr *condition = without_names(b->arena, body, body->count - 1, guard->if_.condition);
+    Block *body = &loop->loop.body;
+    int leaves = leading_break(loop), at = leaves >= 0 ? leaves : body->count - 1;
+    Expr *condition = without_names(b->arena, body, at, guard->if_.condition);
+    if (leaves >= 0) condition = e_unary(b->arena, UNARY_NOT, condition);
     condition = simplify_expr(b->arena, facts, condition);
     b->rest = NULL;
     b->bounds.count = 0;
     Iter iter = loop->loop.iters[0];
     bound_by(b, &iter, facts, condition);
     if (b->bounds.count == 0) return;
+    // A `break` is the loop's end, or it stays: it ends iterations that come, too.
+    if (leaves >= 0 && (b->rest || iter.begin != loop->loop.iters[0].begin)) return;
     b->changed = true;
     loop->loop.iters[0] = iter;
+    if (leaves >= 0) {
+        block_remove(body, at);
+        keep_known(b, &iter, facts, body);
+        return;
+    }
     keep_known(b, &iter, facts, &guard->if_.then);
     guard->if_.condition = b->rest ? b->rest : e_bool(b->arena, true);
 }
 
 static bool bound_loops(Arena *arena, Func *kernel) {
     Bounds b = {.arena = arena, .loops = map_new(arena)};
-    FOR_EACH_STMT_MUT (stmt, &kernel->body)
-        if (moves_tiles(stmt) && stmt->loop.count == 1 && is_unit(&stmt->loop.iters[0]) && guard_of(stmt) >= 0)
-            map_put(b.loops, stmt->loop.body.items[guard_of(stmt)], stmt);
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (!may_move_tiles(stmt) || stmt->loop.count != 1 || !is_unit(&stmt->loop.iters[0])) continue;
+        int at = block_breaks(&stmt->loop.body) ? leading_break(stmt) : guard_of(stmt);
+        if (at >= 0) map_put(b.loops, stmt->loop.body.items[at], stmt);
+    }
     if (map_count(b.loops) > 0) kernel_walk(arena, kernel, bound_loop, &b);
     return b.changed;
 }
@@ -524,6 +516,10 @@ static bool normalize_block(Arena *arena, Func *kernel, Block *block) {
         Stmt *stmt = block->items[i];
         if (!is_compound(stmt) || stmt->kind == STMT_THREAD) continue;
         FOR_EACH_BODY (body, stmt) changed |= normalize_block(arena, kernel, body);
+        if (count_while(arena, block, i)) {
+            changed = true;
+            continue;   // the loop, behind the first value of what it counts
+        }
         if (wants_expansion(stmt)) {
             expand(arena, block, i--);
             changed = true;

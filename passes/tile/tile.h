@@ -9,12 +9,14 @@
 //     swap_operands.c        computes the transposed product; pad_tiles.c: widens tiles for wgmma; operand_tiles.c: adds
 //                            tiles for operands that wgmma cannot read where they are
 //     normalize_loops.c      one form of the loops that move tiles
+//                            counted_loops.c: of `while` and `break`
 //     split_tiles.c          tiles that one buffer holds become buffers; loop_tiles.c: one after the other
 //     raise_copies.c         loops that are copies become copies; join_copies.c: pieces become one; direct_copies.c: without tiles
 //                            on the way; transposed_tiles.c: of tiles that are read as they lie in the tensor; normal_gathers.c: one
 //                            form of loops that gather (loop_stores.c: what a loop stores)
 //     fuse_loops.c           loops that go on where the one before ends become one
 //     join_products.c        products of neighbouring slices become one; neighbours.c: regions that lie next to each other
+//     pipeline_loops.c       serial loops of loads and products load ahead
 //     merge_fragments.c      fragments that only hand elements on have no registers of their own
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
@@ -50,6 +52,13 @@ bool multiplies_narrow(const Stmt *stmt,
 
 // ---- one form for what has several, in the order in which they run; in place, true: something changed ----
 bool normalize_loops(Arena *arena, Func *kernel);
+// What it is made of: `v += c;`; how often a statement sets a variable, and what it was given before block[at], if that is known and
+// still the same (else NULL); a `while` at block[at] that counts one is a `for` then; the `if (..) break;` that a loop begins with, the only one (-1: none).
+bool steps_by(Arena *arena, const Stmt *stmt, int64_t *by);
+int assignments(const Stmt *top, const Var *var);
+Expr *value_before(const Block *block, int at, const Var *var);
+bool count_while(Arena *arena, Block *block, int at);
+int leading_break(const Stmt *loop);
 bool split_tiles(Arena *arena, const Target *target, Func *kernel);
 bool split_loop_tiles(Arena *arena, const Target *target, Func *kernel);
 bool raise_copies(Arena *arena, Func *kernel);   // and what it is made of:
@@ -59,6 +68,7 @@ bool load_as_stored(Arena *arena, Func *kernel);
 bool fuse_loops(Arena *arena, Func *kernel);
 bool join_products(Arena *arena, Func *kernel);
 bool merge_fragments(Arena *arena, Func *kernel);
+bool pipeline_loops(Arena *arena, const Target *target, Func *kernel);
 void undeclare(Arena *arena, Func *kernel, Buf *buf);   // removes its declaration
 
 // ---- lazy_rescale.c ----
