@@ -19,7 +19,9 @@
 // for MMAs in flight, which have to know what writes their operands. So this is for kernels all of whose products can
 // be wgmma afterwards. (Of bytes mma.sync needs no transposed tile: they must have roles afterwards.)
 #include "ir/build.h"
+#include "ir/match.h"
 #include "ir/rewrite.h"
+#include "passes/analysis/live_ranges.h"
 #include "passes/analysis/util.h"
 #include "passes/select/tma.h"
 #include "passes/tile/tile.h"
@@ -143,6 +145,105 @@ void convert_operands(Arena *arena, Func *kernel) {
     rewrite_block(&(StmtMapper){.arena = arena, .stmt = convert_operands_of, .user = &declarations}, body);
     block_append(arena, &declarations, body);
     *body = declarations;
+}
+
+// ---- right operands that threads compute, and hand on in a tile ----
+//
+//     copy(Ws, w);   parallel .. w[r, c] = ..;             gemm(As, w.T, acc);
+//     copy(w, w_tile);                             =>
+//     gemm(As, w_tile.T, acc);
+//
+// As a left operand it stays in registers (swap_operands.c asks for this form, and takes it only then).
+
+// The operand without the tile that the copy fills; NULL: it is something else.
+static Region *read_directly(Arena *a, const Stmt *stmt, const GemmOp *gemm) {
+    CopyOp copy;
+    if (!is_bare_copy(stmt) || !match_copy(stmt, &copy) || copy.dst->buf != gemm->b->buf) return NULL;
+    const Buf *from = copy.src->buf, *tile = copy.dst->buf;
+    bool computed = from->scope == SCOPE_FRAGMENT && from->type == tile->type && region_is_whole(copy.src);
+    bool converted = from->scope == SCOPE_SHARED && is_narrow(copy.src, copy.dst) && gemm->a->buf->type == tile->type;
+    if ((!computed && !converted) || copy.src->transposed || copy.dst->transposed || !region_is_whole(copy.dst))
+        return NULL;
+    Region *direct = clone_region(a, NULL, copy.src);
+    direct->transposed = gemm->b->transposed;
+    return direct;
+}
+
+// The store by which the loop gives each element of the tile, at its iterators in this or the other order; NULL: it does something else.
+static Stmt *element_store(const Stmt *loop, const Buf *tile) {
+    Stmt *found = NULL;
+    if (!is_loop(loop, LOOP_PARALLEL) || loop->attrs || loop->loop.count != 2 || tile->rank != 2) return NULL;
+    if (block_loads(&loop->loop.body, tile)) return NULL;
+    FOR_EACH_ITEM (stmt, &loop->loop.body) {
+        if (stmt->kind == STMT_LET) continue;
+        if (stmt->kind != STMT_STORE || found) return NULL;
+        found = stmt;
+    }
+    if (!found || found->store.buf != tile) return NULL;
+    for (int d = 0; d < 2; d++) {
+        const Expr *at = found->store.indices[d];
+        int of = expr_is_var(at, loop->loop.iters[1].var);
+        const Iter *iter = &loop->loop.iters[of];
+        bool whole = expr_is_var(at, iter->var) && iter_is_plain(iter) && expr_is_int(iter->end, buf_extent(tile, d));
+        if (!whole || (d == 1 && expr_equal(at, found->store.indices[0]))) return NULL;
+    }
+    return found;
+}
+
+// Gives the elements of the tile to a fragment along k; returns the operand.
+static Region *computed_there(Arena *a, Block *block, int at, const GemmOp *gemm) {
+    const Buf *tile = gemm->b->buf;
+    Stmt *store = element_store(block->items[at], tile);
+    if (!store) return NULL;
+    bool along = gemm->b->transposed;
+    Expr *shape[] = {tile->shape[!along], tile->shape[along]};
+    Expr *indices[] = {store->store.indices[!along], store->store.indices[along]};
+    Buf *fragment = buf_new(a, tile->name, SCOPE_FRAGMENT, tile->type, 2, shape, tile->loc);
+    Span loc = store->loc;
+    *store = *s_store(a, fragment, 2, indices, store->store.value);
+    store->loc = loc;
+    block_insert(a, block, at, s_decl(a, fragment));
+    Region *region = region_whole(a, fragment);
+    region->transposed = true;
+    return region;
+}
+
+// The tile of the product at block[i] is given by block[at], and nothing between changes what that read.
+static bool take_over(Arena *a, Func *kernel, Block *block, int at, int i) {
+    Stmt *product = block->items[i];
+    GemmOp gemm = gemm_of(product);
+    Buf *tile = gemm.b->buf;
+    Region *direct = read_directly(a, block->items[at], &gemm);
+    for (int j = at + 1; j < i && direct; j++)
+        if (stmt_writes(a, block->items[j], direct->buf)) return false;
+    if (direct) block_remove(block, at);
+    else direct = computed_there(a, block, at, &gemm);
+    if (!direct) return false;
+    ARG(product, GEMM, b) = arg_region(direct);
+    undeclare(a, kernel, tile);
+    return true;
+}
+
+static bool hand_over(Arena *a, Func *kernel, Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        Stmt *stmt = block->items[i];
+        GemmOp gemm;
+        if (is_compound(stmt))
+            FOR_EACH_BODY (body, stmt)
+                if (hand_over(a, kernel, body)) return true;
+        if (!match_gemm(stmt, &gemm) || gemm.b->buf->scope != SCOPE_SHARED || !region_is_whole(gemm.b)) continue;
+        if (!buf_is_free(gemm.b->buf) || uses_of(a, kernel, gemm.b->buf) != 2) continue;
+        int at = i - 1;
+        while (at >= 0 && !stmt_touches(a, block->items[at], gemm.b->buf)) at--;
+        if (at >= 0 && block->items[at]->kind != STMT_DECL && take_over(a, kernel, block, at, i)) return true;
+    }
+    return false;
+}
+
+bool read_computed_directly(Arena *arena, Func *kernel) {
+    bool changed = false;
+    while (hand_over(arena, kernel, &kernel->body)) changed = true;
+    return changed;
 }
 
 // ---- what a kernel lacks ----

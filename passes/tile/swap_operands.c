@@ -62,6 +62,7 @@ static void swap_copy(OperandSwap *swap, Stmt *stmt) {
 static void swap_gemm(OperandSwap *swap, Stmt *stmt) {
     GemmOp gemm = gemm_of(stmt);
     if (gemm.a->buf->scope == SCOPE_FRAGMENT) swap->problem = "its left operand is in registers";
+    if (gemm.b->buf->scope == SCOPE_FRAGMENT && !gemm.b->transposed) swap->problem = "its right operand is not along k";
     ARG(stmt, GEMM, a) = arg_region(other_way(swap, gemm.b));
     ARG(stmt, GEMM, b) = arg_region(other_way(swap, gemm.a));
     ARG(stmt, GEMM, acc) = accumulator(swap, &ARG(stmt, GEMM, acc));
@@ -127,33 +128,47 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
-static bool narrow_stand_right(const Func *kernel) {
-    FOR_EACH_STMT (stmt, &kernel->body)
-        if (multiplies_narrow(stmt, false)) return false;
+// Of each product, in registers or converted there.
+static bool right_operands_are_computed(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        if (gemm.b->buf->scope != SCOPE_FRAGMENT && !multiplies_narrow(stmt, true)) return false;
+    }
     return true;
 }
 
-// Left operands may be in registers, so right ones that are converted there become left ones, if accumulators allow it.
-static Func *operands_converted(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
-    bool swap = narrow_stand_right(kernel) || has_few_rows(kernel);
-    for (int swaps = swap; swaps >= 0; swaps--) {
-        Func *shaped = clone_func(arena, kernel);
-        if (swaps && !swap_kernel(arena, shaped)) continue;
-        convert_operands(arena, shaped);
-        pad_tiles(arena, target, shaped);
-        if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped)) continue;
-        *how = specialization_of(arena, target, shaped);
-        if (how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how)) return shaped;
-    }
-    return NULL;
+// Left operands may be in registers, so right ones that are computed there become left ones, if accumulators allow it.
+static Func *operands_converted(Arena *arena, const Target *target, const Func *kernel, bool swap,
+                                Specialization *how) {
+    Func *shaped = clone_func(arena, kernel);
+    if (swap && !swap_kernel(arena, shaped)) return NULL;
+    convert_operands(arena, shaped);
+    pad_tiles(arena, target, shaped);
+    if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped)) return NULL;
+    *how = specialization_of(arena, target, shaped);
+    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how);
+    return serves ? shaped : NULL;
+}
+
+static Func *computed_on_the_left(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
+    Func *direct = clone_func(arena, kernel);
+    bool changed = read_computed_directly(arena, direct);
+    if (!changed && !operands_lack(kernel)) return NULL;
+    return right_operands_are_computed(direct) ? operands_converted(arena, target, direct, true, how) : NULL;
 }
 
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
-    bool swap = has_few_rows(kernel);
-    OperandLack lack = swap || func_has_roles(kernel) ? LACK_NONE : operands_lack(kernel);
-    if (!func_has_roles(kernel) && func_grid(kernel) && operands_lack(kernel) == LACK_TYPE)
-        return operands_converted(arena, target, kernel, how);
+    bool swap = has_few_rows(kernel), free = !func_has_roles(kernel) && func_grid(kernel);
+    OperandLack lack = free ? operands_lack(kernel) : LACK_NONE;
+    Func *computed = free ? computed_on_the_left(arena, target, kernel, how) : NULL;
+    if (computed) return computed;
+    if (lack == LACK_TYPE) {
+        Func *swapped = swap ? operands_converted(arena, target, kernel, true, how) : NULL;
+        return swapped ? swapped : operands_converted(arena, target, kernel, false, how);
+    }
+    if (swap) lack = LACK_NONE;
     if (!swap && !lack && !tiles_lack_columns(target, kernel)) return NULL;
     Func *shaped = clone_func(arena, kernel);
     if (swap && !swap_kernel(arena, shaped)) return NULL;

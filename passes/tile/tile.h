@@ -47,6 +47,9 @@ OperandLack operands_lack(const Func *kernel);
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel);
 // In place: bytes that multiply 16-bit elements are converted in registers before the product.
 void convert_operands(Arena *arena, Func *kernel);
+// In place: right operands that are computed in registers, or converted from bytes, and reach their only product in a tile, are read
+// without it. False: there is none.
+bool read_computed_directly(Arena *arena, Func *kernel);
 bool multiplies_narrow(const Stmt *stmt,
                        bool right);   // the statement is a product with such a right operand, or left one
 
