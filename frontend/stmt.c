@@ -228,7 +228,8 @@ static int iterators(Sema *s, const Node *list, Iter **out, bool from_zero) {
     for (int i = 0; i < list->count; i++) {
         const Node *item = list->kids[i];
         if (item->kind != N_ITER) continue;
-        if (from_zero && (item->kids[0] || item->kids[2])) diag(s->sink, item->span, T_GRID_RANGE, item->text);
+        if (from_zero && (item->kids[0] || item->kids[2]))
+            diag(s->sink, item->span, T_GRID_RANGE, item->text, "start at 0 and step by 1");
         (*out)[count] = iterator(s, item, count == 0);
         count++;
     }

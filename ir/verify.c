@@ -322,6 +322,18 @@ static void check_iters(Verifier *v, const Context *c, int count, const Iter *it
     }
 }
 
+// The indices of a grid or a parallel loop are counted all at once: no range depends on another index.
+static void check_product(Verifier *v, int count, const Iter *iters) {
+    for (int i = 1; i < count; i++)
+        for (int j = 0; j < i; j++) {
+            const Iter *iter = &iters[i];
+            const char *other = iters[j].var->name;
+            if (!expr_uses_var(iter->begin, iters[j].var) && !expr_uses_var(iter->end, iters[j].var)) continue;
+            REPORT(v, iter->var->loc, T_GRID_RANGE, iter->var->name,
+                   arena_printf(v->arena, "have a range without '%s', an index next to it", other));
+        }
+}
+
 static void check_binding(Verifier *v, const Context *c, const Stmt *stmt) {
     Var *var = stmt->let.var;
     if (stmt->let.value) {
@@ -463,6 +475,7 @@ static void check_loop(Verifier *v, Context c, const Stmt *stmt) {
     int mark = v->declared.count, parallel_count = v->parallel_count;
     LoopKind kind = stmt->loop.kind;
     check_iters(v, &c, stmt->loop.count, stmt->loop.iters);
+    if (kind == LOOP_PARALLEL) check_product(v, stmt->loop.count, stmt->loop.iters);
     if (stmt->loop.stages) check_expr(v, &c, stmt->loop.stages);
     if (kind == LOOP_PARALLEL && c.thread) REPORT(v, stmt->loc, T_IR_PLACE, "parallel", "inside a thread region");
     if (kind == LOOP_PARALLEL && c.parallel && !c.thread) {
@@ -564,10 +577,11 @@ static void check_grid(Verifier *v, Context c, const Stmt *stmt) {
     if (!expr_const(stmt->grid.threads, &threads) || threads < 1)
         REPORT(v, stmt->loc, T_NOT_CONSTANT, "the number of threads");
     check_iters(v, &c, stmt->grid.count, stmt->grid.iters);
+    check_product(v, stmt->grid.count, stmt->grid.iters);
     for (int i = 0; i < stmt->grid.count; i++) {
         const Iter *iter = &stmt->grid.iters[i];
         if (!expr_is_int(iter->begin, 0) || !expr_is_int(iter->step, 1))
-            REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name);
+            REPORT(v, stmt->loc, T_GRID_RANGE, iter->var->name, "start at 0 and step by 1");
     }
     if (!cluster_fits(stmt)) REPORT(v, stmt->loc, T_CLUSTER, MOST_CLUSTER);
     check_schedule(v, stmt);

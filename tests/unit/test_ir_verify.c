@@ -601,6 +601,9 @@ static void grids_have_constant_threads_and_begin_at_0(void **state) {
     REFUSED(T_NOT_CONSTANT, x.grid->grid.threads = INT(0));
     REFUSED(T_GRID_RANGE, x.grid->grid.iters[0].begin = INT(1));
     REFUSED(T_GRID_RANGE, x.grid->grid.iters[0].step = INT(2));
+    REFUSED(T_GRID_RANGE, Iter *both = NEW_ARRAY(x.arena, Iter, 2); both[0] = x.grid->grid.iters[0];
+            both[1] = (Iter){ITER("j"), INT(0), VAR(both[0].var), INT(1)}; x.grid->grid.iters = both;
+            x.grid->grid.count = 2);
     REFUSED(T_CLUSTER, x.grid->grid.cluster[0] = MOST_CLUSTER + 1);
     REFUSED(T_CLUSTER, x.grid->grid.cluster[1] = 2);   // the grid has one name
     REFUSED(T_IR_TYPE, x.grid->grid.iters[0].var->type = TYPE_F32);
