@@ -155,13 +155,14 @@ static bool wants_roles(const Func *kernel) {
     return block_calls(&kernel->body, OP_GEMM) && !func_has_roles(kernel) && !has_channels(kernel);
 }
 
-static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, const char *why) {
+static bool leave_whole(PassContext *context, const Func *kernel, Stmt *grid, const Specialization *how) {
+    const char *why = how->why;
     bool able = target_has(context->target, FEATURE_WGMMA) && !attr_get(kernel->attrs, ATTR_FALLBACK);
     bool asked = attr_get(grid->attrs, ATTR_GROUP) || attr_get(grid->attrs, ATTR_EACH);
     if (asked && able) return diag(context->sink, grid->loc, T_GROUPS, why), false;
     drop_groups(grid);
     if (!able || !wants_roles(kernel)) return asked;
-    REMARK(context, kernel->loc, T_NOT_SPECIALIZED, why);
+    REMARK(context, how->at.line ? how->at : kernel->loc, T_NOT_SPECIALIZED, why);
     if (attr_get(grid->attrs, ATTR_NO_SPECIALIZE)) return false;
     attr_set_text(context->arena, &grid->attrs, ATTR_NO_SPECIALIZE, why);
     return true;
@@ -192,6 +193,14 @@ static bool write_schedule(PassContext *context, const Func *kernel, Stmt *grid,
     return set_claim(arena, grid, schedule.claim) || orders;
 }
 
+// Of the loop that has most of them.
+static Span stages_span(const Stmt *grid) {
+    const Stmt *most = NULL;
+    FOR_EACH_STMT (stmt, &grid->grid.body)
+        if (is_pipelined(stmt) && (!most || loop_stages(stmt) > loop_stages(most))) most = stmt;
+    return most ? most->loc : (Span){0};
+}
+
 bool pass_plan(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
@@ -201,11 +210,12 @@ bool pass_plan(PassContext *context, Func *kernel) {
     if (kernel->stage == STAGE_TILE) how = specialization_of(a, target, kernel);
     if (how.kind == WS_COOPERATIVE && !specialized_fits(a, target, kernel, &how))
         how = (Specialization){
-            .why = "its tiles with slots and staging need more shared memory than a CTA has: use fewer stages"};
+            .why = "its tiles with slots and staging need more shared memory than a CTA has: use fewer stages",
+            .at = stages_span(grid)};
     bool scheduled = write_schedule(context, kernel, grid, &how);
     if (kernel->stage != STAGE_TILE) return scheduled;
     if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))
-        return leave_whole(context, kernel, grid, how.why) || scheduled;
+        return leave_whole(context, kernel, grid, &how) || scheduled;
     Groups asked = kernel_groups(kernel), groups = groups_of(a, target, kernel, &how, &asked);
     const char *why = groups_problem(a, grid, &asked, &groups);
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);

@@ -221,8 +221,8 @@ static bool holds_pingpong(const Target *target, const Func *kernel) {
 
 // ---- ping-pong or cooperative ----
 
-static Specialization none(const char *why) {
-    return (Specialization){.why = why};
+static Specialization none(const Stmt *grid, const char *why) {
+    return (Specialization){.why = why, .at = grid ? grid->loc : (Span){0}};
 }
 
 // Ping-pong if the kernel is one loop of loads and MMAs, its trips are known and one warpgroup holds the tile; else
@@ -232,17 +232,17 @@ Specialization specialization_of(Arena *arena, const Target *target, const Func 
     const Attr *whole = grid ? attr_get(grid->attrs, ATTR_NO_SPECIALIZE) : NULL;
     Groups asked = kernel_groups(kernel);
     int count = (int)asked.of[GROUP_COMPUTE].count, most = grid && has_own_cta(kernel) ? 1 : PINGPONG_MOST;
-    if (whole) return none(whole->count ? whole->args[0].text : "its grid has @no_specialize");
-    if (has_channels(kernel)) return none("it has channels of its own");
+    if (whole) return none(grid, whole->count ? whole->args[0].text : "its grid has @no_specialize");
+    if (has_channels(kernel)) return none(NULL, "it has channels of its own");
     const Stmt *loop = only_loop(arena, target, kernel);
     bool claims = grid && grid_claim(grid).kind == CLAIM_DYNAMIC;   // by one role for all
     bool is_plain = loop && !claims && trips_serve(arena, kernel, loop),
          holds = is_plain && holds_pingpong(target, kernel);
     if (asked.each && count > most)
-        return none(arena_printf(arena, "groups with tiles of their own: at most %d", most));
+        return none(grid, arena_printf(arena, "groups with tiles of their own: at most %d", most));
     if (asked.each && !is_plain)
-        return none("it is not one loop of loads by TMA and products by wgmma, of a known length");
-    if (asked.each && !holds) return none("one warpgroup has too few registers for its tile");
+        return none(grid, "it is not one loop of loads by TMA and products by wgmma, of a known length");
+    if (asked.each && !holds) return none(grid, "one warpgroup has too few registers for its tile");
     if (holds && (asked.each || !count)) {
         int consumers = count ? count : pingpong_consumers(arena, target, kernel, loop);
         return (Specialization){

@@ -13,6 +13,7 @@ typedef enum { WS_NONE, WS_PINGPONG, WS_COOPERATIVE } SpecializeKind;
 typedef struct Specialization {
     SpecializeKind kind;
     const char *why;            // WS_NONE: the reason, after "the kernel is not warp-specialized: "
+    Span at;                    // of what is the reason; no line: the kernel
     const Stmt *loop;           // of WS_PINGPONG: the pipelined loop
     bool too_large;             // a loop for ping-pong, whose tile is too large for one warpgroup
     bool transposes, gathers;   // threads transpose or load some tile

@@ -259,10 +259,15 @@ static bool is_missing(const RolePlan *plan, const Expr *expr) {   // a scalar t
     return named && !map_has(plan->required, expr->var);
 }
 
-static void need_expr(RolePlan *plan, const Expr *expr) {
+static void note_computed(RolePlan *plan, bool computed, const Stmt *stmt) {
+    if (computed && !plan->computed) plan->at = stmt->loc;
+    plan->computed |= computed;
+}
+
+static void need_expr(RolePlan *plan, const Stmt *stmt, const Expr *expr) {
     if (!expr) return;
     expr_names(expr, plan->required);
-    plan->computed |= any_expr(expr, is_computed, NULL);
+    note_computed(plan, any_expr(expr, is_computed, NULL), stmt);
 }
 
 bool steers_loads(const RolePlan *plan, const Stmt *stmt) {
@@ -287,19 +292,19 @@ bool load_knows(const RolePlan *plan, const Stmt *stmt) {
 }
 
 static void need_control(RolePlan *plan, const Stmt *stmt) {
-    if (stmt->kind == STMT_IF) need_expr(plan, stmt->if_.condition);
-    if (stmt->kind == STMT_WHILE) need_expr(plan, stmt->while_.condition);
+    if (stmt->kind == STMT_IF) need_expr(plan, stmt, stmt->if_.condition);
+    if (stmt->kind == STMT_WHILE) need_expr(plan, stmt, stmt->while_.condition);
     for (int i = 0; stmt->kind == STMT_FOR && i < stmt->loop.count; i++) {
-        need_expr(plan, stmt->loop.iters[i].begin);
-        need_expr(plan, stmt->loop.iters[i].end);
-        need_expr(plan, stmt->loop.iters[i].step);
+        need_expr(plan, stmt, stmt->loop.iters[i].begin);
+        need_expr(plan, stmt, stmt->loop.iters[i].end);
+        need_expr(plan, stmt, stmt->loop.iters[i].step);
     }
 }
 
 // All that it names: where the region begins, how much of it there is, hints. (A gather computes nothing: loaded_tile.)
 static void need_load(RolePlan *plan, const Stmt *load) {
     stmt_names(load, plan->required);
-    if (is_global_to_shared_copy(load)) plan->computed |= stmt_any_own_expr(load, is_computed, NULL);
+    if (is_global_to_shared_copy(load)) note_computed(plan, stmt_any_own_expr(load, is_computed, NULL), load);
 }
 
 // What leaves the loop of this body.
@@ -313,7 +318,7 @@ static void need_breaks(RolePlan *plan, const Block *body) {
 
 static void need_block(RolePlan *plan, const Block *block) {
     FOR_EACH_ITEM (stmt, block) {
-        if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt->let.value);
+        if (is_value(stmt) && map_has(plan->required, stmt->let.var)) need_expr(plan, stmt, stmt->let.value);
         if (loaded_tile(stmt)) need_load(plan, stmt);
         if (!below_any(stmt, load_does, plan)) continue;
         need_control(plan, stmt);
@@ -338,6 +343,11 @@ static void slice_producer(RolePlan *plan) {
 //
 // Reasons why warpgroups cannot share a tile: statements that cannot be split, memory that others write, tiles that are
 // used outside of the block that loads them.
+
+static const char *because(RolePlan *plan, const Stmt *stmt, const char *why) {
+    plan->at = stmt->loc;
+    return why;
+}
 
 // Ordered memory operations, which synchronize CTAs: the consumer executes them as the CTA would.
 static bool between_blocks(OpId op) {
@@ -396,25 +406,39 @@ static bool is_effect(const Expr *expr, const void *what) {
     return effect && !is_ordered(expr, what);
 }
 
-static bool writes_tile(const RolePlan *plan, const Stmt *stmt) {
+static const Buf *written_tile(const RolePlan *plan, const Stmt *stmt) {
     FOR_EACH_EFFECT (effect, plan->arena, stmt)
-        if (effect->access != ACCESS_READ && tile_of(plan, effect->buf)) return true;
-    return false;
+        if (effect->access != ACCESS_READ && tile_of(plan, effect->buf)) return effect->buf;
+    return NULL;
+}
+
+static const Stmt *first_write(const RolePlan *plan, const Stmt *root, const Buf *buf) {
+    FOR_EACH_STMT_IN (stmt, root) {
+        Stmt alone = stmt_alone(stmt);
+        if (stmt_writes(plan->arena, &alone, buf)) return stmt;
+    }
+    return root;
 }
 
 static const char *stmts_problem(RolePlan *plan) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         bool whole = is_loop(stmt, LOOP_PARALLEL);
         Stmt alone = stmt_alone(stmt);
-        if (!filled_tile(plan, stmt) && writes_tile(plan, whole ? stmt : &alone))
-            return "a tile is written by other statements than loads: write to another `shared` buffer";
+        const Buf *written = filled_tile(plan, stmt) ? NULL : written_tile(plan, whole ? stmt : &alone);
+        if (written)
+            return because(
+                plan, first_write(plan, stmt, written),
+                arena_printf(plan->arena,
+                             "'%s' is written by other statements than loads: write to another `shared` buffer",
+                             written->name));
         if (whole) {
             SKIP_BODY(stmt);
             continue;
         }
         const char *problem = stmt_problem(plan, stmt);
-        if (problem) return problem;
-        if (stmt_any_own_expr(stmt, is_effect, NULL)) return "the kernel contains explicit synchronization";
+        if (!problem && stmt_any_own_expr(stmt, is_effect, NULL))
+            problem = "the kernel contains explicit synchronization";
+        if (problem) return because(plan, stmt, problem);
     }
     return NULL;
 }
@@ -475,7 +499,9 @@ static const char *memory_problem(RolePlan *plan, const Func *kernel) {
         if (a->access == ACCESS_READ) continue;
         VEC_EACH_PTR (const Buf, source, &plan->sources)
             if (source == a->buf && !loads_before_write(plan, kernel, source))
-                return "it writes a tensor that it loads: write to another one";
+                return because(
+                    plan, first_write(plan, plan->grid, source),
+                    arena_printf(plan->arena, "it writes '%s', which it loads: write to another tensor", source->name));
     }
     return NULL;
 }
@@ -488,14 +514,45 @@ static bool loads_single_elements(const RolePlan *plan, const Stmt *load) {
     return tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1);
 }
 
+static bool is_in_range(const RoleTile *tile, const Block *block, int i) {
+    VEC_EACH (const TileRange, range, &tile->live_ranges)
+        if (range->block == block && i >= range->at && i <= larger(range->filled, range->last)) return true;
+    return false;
+}
+
+// The first use that is in no live range; NULL: all are.
+static const Stmt *use_outside(const RolePlan *plan, const RoleTile *tile, const Block *block) {
+    for (int i = 0; i < block->count; i++) {
+        const Stmt *stmt = block->items[i], *use = NULL;
+        if (is_in_range(tile, block, i) || !count_effects(plan->arena, stmt, tile->buf)) continue;
+        if (is_loop(stmt, LOOP_PARALLEL)) return stmt;
+        FOR_EACH_BODY (body, stmt)
+            if (!use) use = use_outside(plan, tile, body);
+        Stmt alone = stmt_alone(stmt);
+        if (!use && count_effects(plan->arena, &alone, tile->buf)) use = stmt;
+        if (use) return use;
+    }
+    return NULL;
+}
+
 static const char *copies_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
-        if (tile->buf->alias_of) return "a tile has an @alias";
-        if (!find_live_ranges(plan, tile)) return "a tile is used outside of the block of the copy that loads it";
+        const Stmt *load = filling_stmt(plan, &tile->live_ranges.items[0]), *use = NULL;
+        if (tile->buf->alias_of) return because(plan, load, "a tile has an @alias");
+        if (!find_live_ranges(plan, tile)) {
+            use = use_outside(plan, tile, &plan->grid->grid.body);
+            return because(plan, use ? use : load,
+                           arena_printf(plan->arena,
+                                        "'%s' is used outside of the block of the copy that loads it: let the copy "
+                                        "and all its uses stand in one block",
+                                        tile->buf->name));
+        }
         VEC_EACH (const TileRange, range, &tile->live_ranges)
             if (range->block != &plan->grid->grid.body && loads_single_elements(plan, filling_stmt(plan, range)))
-                return "it loads a tensor element by element, whose last stride is not the constant 1: declare it so, or "
-                       "`permute` the tensor";
+                return because(
+                    plan, filling_stmt(plan, range),
+                    "it loads a tensor element by element, whose last stride is not the constant 1: declare it so, or "
+                    "`permute` the tensor");
     }
     return NULL;
 }
@@ -505,14 +562,15 @@ static const char *copies_problem(RolePlan *plan) {
 static const char *transpose_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         bool transposed = is_transposed_tile(plan, tile), read = is_transposed_from(plan, tile);
-        if (transposed && read) return "a tile is transposed twice";
         VEC_EACH (const TileRange, range, &tile->live_ranges) {
-            if (transposes_loaded(filling_stmt(plan, range), plan) != transposed)
-                return "a tile is both loaded and the result of a transpose";
+            const Stmt *fill = filling_stmt(plan, range);
+            if (transposed && read) return because(plan, fill, "a tile is transposed twice");
+            if (transposes_loaded(fill, plan) != transposed)
+                return because(plan, fill, "a tile is both loaded and the result of a transpose");
             if (!read) continue;
             const Stmt *use = first_use(range);
             if (range->first != range->last || !use || !transposes_loaded(use, plan))
-                return "a transposed tile is also used untransposed";
+                return because(plan, use ? use : fill, "a transposed tile is also used untransposed");
         }
     }
     return NULL;
@@ -582,24 +640,45 @@ bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel)
 
 // ---- the plan ----
 
-bool loads_in_loop(const Block *body) {
+static const Stmt *loading_loop(const Block *body, bool pipelined) {
     FOR_EACH_STMT (stmt, body) {
-        bool loop = stmt->kind == STMT_WHILE || is_thread_loop(stmt);
-        if (loop && !attr_get(stmt->attrs, ATTR_TILE_LOOP) && below_any(stmt, loads_tile, NULL)) return true;
+        bool loop = is_pipelined(stmt) || (!pipelined && (stmt->kind == STMT_WHILE || is_thread_loop(stmt)));
+        if (loop && !attr_get(stmt->attrs, ATTR_TILE_LOOP) && below_any(stmt, loads_tile, NULL)) return stmt;
     }
-    return false;
+    return NULL;
+}
+
+bool loads_in_loop(const Block *body) {
+    return loading_loop(body, false) != NULL;
+}
+
+static const char *loads_ahead_problem(RolePlan *plan) {
+    const Block *body = &plan->grid->grid.body;
+    const Stmt *single = loading_loop(body, true), *loop = loading_loop(body, false);
+    if (plan->pipelined) return NULL;
+    if (single)
+        return because(plan, single, "its `pipelined` loop has one stage, and loads nothing ahead: give it two");
+    return loop ? because(plan, loop, "no loop loads its tiles ahead: use `pipelined`") : "no loop loads its tiles";
+}
+
+static const Stmt *largest_fragment(const Func *kernel, const Target *target) {
+    const Stmt *found = NULL;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;
+        if (fragment && (!found || buf_registers(target, stmt->decl, 1) > buf_registers(target, found->decl, 1)))
+            found = stmt;
+    }
+    return found;
 }
 
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan) {
     *plan = (RolePlan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
-    if (func_cluster(kernel) > 1) return "its CTAs form clusters";
+    if (func_cluster(kernel) > 1) return because(plan, plan->grid, "its CTAs form clusters");
     find_ranges(plan, &plan->grid->grid.body, false, false);
-    if (!plan->pipelined)
-        return loads_in_loop(&plan->grid->grid.body) ? "no loop loads its tiles ahead: use `pipelined`"
-                                                     : "no loop loads its tiles";
-    const char *problem = plan_problem(plan, kernel);
+    const char *problem = loads_ahead_problem(plan);
+    if (!problem) problem = plan_problem(plan, kernel);
     if (problem) return problem;
     slice_producer(plan);
     if (plan->computed) return "the addresses of its loads depend on computed values";
@@ -611,7 +690,8 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(arena, target, kernel, warpgroups, plan->consumers, producers) ||
         !starts_fit(plan, warpgroups + producers))
-        return "its fragments need more registers than its warpgroups have: use smaller tiles or more threads";
+        return because(plan, largest_fragment(kernel, target),
+                       "its fragments need more registers than its warpgroups have: use smaller tiles or more threads");
     make_groups(plan);
     return NULL;
 }
@@ -630,7 +710,7 @@ Specialization cooperative_specialization(Arena *arena, const Target *target, co
     RolePlan plan;
     const Stmt *store;
     const char *why = ws_analyze(arena, target, kernel, &plan);
-    if (why) return (Specialization){.why = why};
+    if (why) return (Specialization){.why = why, .at = plan.at};
     int64_t sum = plan.members > 1 ? shared_steps_bytes(kernel) : 0;
     return (Specialization){.kind = WS_COOPERATIVE,
                             .transposes = plan.transposes,

@@ -56,9 +56,10 @@ typedef struct RolePlan {
     bool transposes;            // some tile is transposed in shared memory, by a role of its own
     int consumers, producers;   // warpgroups that compute (of a role); that load or transpose
     int members;                // compute roles
+    Span at;                    // of what cannot be in such a kernel
 } RolePlan;
 
-// Returns NULL, or why the kernel cannot be cooperative. `plan` is valid if NULL.
+// Returns NULL, or why the kernel cannot be cooperative: then only `plan->at` is valid, if it has a line.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan);
 // The ring whose tile can serve as staging, and the store; NULL: none.
 TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store);
