@@ -471,7 +471,12 @@ static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaIn
                    : "an operand in registers must have all rows, and begin at a step of k";
     if (buf->scope != SCOPE_SHARED) return "an operand is not in shared memory: copy it to a `shared` buffer";
     bool k_major = region->transposed == right;
-    if (!k_major && !info->can_transpose) return "an operand of this type must be contiguous along k";
+    if (!k_major && !info->can_transpose)
+        return arena_printf(
+            arena,
+            "'%s' of %s must be contiguous along k: copy it transposed, as in copy(%s.T, t), and multiply "
+            "t%s",
+            buf->name, gemm_type(gemm, right), buf->name, right ? ".T" : "");
     const char *why = wgmma_panels_problem(arena, gemm, info, right, &panels);
     if (why) return why;
     for (int d = buf->stage_dims; d < buf->rank; d++) {   // an operand may start at any swizzle pattern of it
@@ -483,12 +488,27 @@ static const char *operand_problem(Arena *arena, const Stmt *gemm, const WgmmaIn
     return NULL;
 }
 
+static const char *types_problem(Arena *arena, const Stmt *gemm) {
+    GemmOp op = gemm_of(gemm);
+    Type a = op.a->buf->type, b = op.b->buf->type, narrow = type_bits(a) < type_bits(b) ? a : b;
+    if (a == b && a == TYPE_F32) return "wgmma multiplies f32 by rounding it: allow that by `precision = tf32`";
+    if (a == b)
+        return arena_printf(arena, "wgmma has no instruction for %s with an accumulator of %s", type_text(a),
+                            type_text(op.acc->buf->type));
+    return arena_printf(arena,
+                        "wgmma has no instruction for %s with %s: `copy` the tile of %s to a fragment of %s, and "
+                        "multiply that",
+                        type_text(a), type_text(b), type_text(narrow), type_text(narrow == a ? b : a));
+}
+
 const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
     GemmOp op = gemm_of(gemm);
     int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
+    *info = (WgmmaInfo){0};
     if (!target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return "@via names another mechanism";
-    if (!gemm_wgmma(target, gemm, n, info)) return "wgmma has no instruction for these types and columns";
+    if (!gemm_wgmma(target, gemm, n, info))
+        return info->n ? "wgmma has no instruction for so many columns" : types_problem(arena, gemm);
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
     if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment: declare one for each product";
     const char *why = operand_problem(arena, gemm, info, false);
@@ -497,7 +517,6 @@ const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, 
 
 const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
     int64_t n = region_extent(gemm_of(gemm).acc, 1);
-    *info = (WgmmaInfo){0};
     const char *why = wgmma_problem(arena, target, gemm, info);
     const char *extent = why ? gemm_extent_problem(arena, gemm, info->m, info->n, info->k) : NULL;
     int most = 2 * (target->registers_thread - WGMMA_ROOM) / matrix_facts.rows * matrix_facts.rows;
