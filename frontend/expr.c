@@ -185,7 +185,7 @@ static SemaValue expression_of_kind(Sema *s, const Node *node) {
     }
 }
 
-SemaValue constant(Sema *s, const Node *node, const char *what) {
+SemaValue constant_or(Sema *s, const Node *node, const char *what, const char *remedy) {
     s->constant++;
     Block nowhere = {0}, *outer = s->block;
     s->block = &nowhere;
@@ -193,8 +193,13 @@ SemaValue constant(Sema *s, const Node *node, const char *what) {
     s->block = outer;
     s->constant--;
     if (is_poison(value) || (value_is_const(value) && nowhere.count == 0)) return value;
-    diag(s->sink, node->span, T_NOT_CONSTANT, what);
+    Diag *d = diag(s->sink, node->span, T_NOT_CONSTANT, what);
+    if (remedy) diag_note(d, "%s", remedy);
     return value_poison(node->span);
+}
+
+SemaValue constant(Sema *s, const Node *node, const char *what) {
+    return constant_or(s, node, what, NULL);
 }
 
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out) {

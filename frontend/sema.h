@@ -271,6 +271,7 @@ bool fold_call(Sema *s, OpId op, int count, const SemaValue *args, Span span, Se
 SemaValue expression(Sema *s, const Node *node);
 FuncCost *cost_clause(Sema *s, const Node *args);                  // NULL: reported
 SemaValue constant(Sema *s, const Node *node, const char *what);   // reports what is none
+SemaValue constant_or(Sema *s, const Node *node, const char *what, const char *remedy);
 bool constant_int(Sema *s, const Node *node, const char *what, int64_t low, int64_t high, int64_t *out);
 Expr *index_expression(Sema *s, const Node *node);
 bool index_value(Sema *s, const Node *node, Expr **out);                           // false: reported

@@ -85,6 +85,11 @@ static void let_view(Sema *s, const Node *node) {
     else declare_value(s, node->text, value_poison(node->span), node->span);
 }
 
+static void const_statement(Sema *s, const Node *node) {
+    static const char *const remedy = "`let` names a value that is computed, also by an index of the grid or a loop";
+    declare_value(s, node->text, constant_or(s, node->kids[0], "a const", remedy), node->span);
+}
+
 static void let(Sema *s, const Node *node) {
     if (is_view(s, node->kids[0]) && !is_held_scalar(s, node->kids[0])) {
         let_view(s, node);
@@ -470,7 +475,7 @@ static void dispatch(Sema *s, const Node *node) {
         block_statement(s, node, stmt);
         break;
     }
-    case N_CONST: declare_value(s, node->text, constant(s, node->kids[0], "a const"), node->span); break;
+    case N_CONST: const_statement(s, node); break;
     case N_TUNE: tune_statement(s, node); break;
     case N_ASSUME: assumption(s, node); break;
     case N_DECLS: declarations(s, node); break;
