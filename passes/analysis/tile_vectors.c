@@ -167,18 +167,26 @@ static int64_t touched(const TileLoop *loop, const TileAccess *access) {
     return count;
 }
 
+static int64_t unit_bytes(const TileLoop *loop, const TileAccessVec *accesses, const Var *iter, Scope scope) {
+    int64_t bytes = 0;
+    VEC_EACH (const TileAccess, access, accesses)
+        if (access->buf->scope == scope && run_stride(access, iter) == STRIDE_UNIT)
+            bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
+    return bytes;
+}
+
+// Whole tiles in shared memory outweigh a row of global memory that all their rows use.
 int loop_fast_dim(const TileLoop *loop, const TileAccessVec *accesses) {
+    enum { GLOBAL_WEIGHT = 8 };
     int fast = loop->rank - 1;
-    int64_t most = 0;
+    int64_t most = 0, global = 0;
     for (int i = loop->rank - 1; i >= 0; i--) {
-        int64_t bytes = 0;
-        VEC_EACH (const TileAccess, access, accesses) {
-            if (access->buf->scope == SCOPE_GLOBAL && run_stride(access, loop->iters[i]) == STRIDE_UNIT)
-                bytes += touched(loop, access) * type_bytes(access->buf->type) * (access->is_store ? 2 : 1);
-        }
+        int64_t here = unit_bytes(loop, accesses, loop->iters[i], SCOPE_GLOBAL);
+        int64_t bytes = GLOBAL_WEIGHT * here + unit_bytes(loop, accesses, loop->iters[i], SCOPE_SHARED);
+        global += here;
         if (bytes > most) most = bytes, fast = i;
     }
-    return fast;
+    return global > 0 ? fast : loop->rank - 1;
 }
 
 // Where the access starts along dim d, from the tensor's first element.
