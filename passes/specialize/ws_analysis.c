@@ -366,7 +366,7 @@ static void add_product(RolePlan *plan, const Stmt *gemm) {
     WgmmaInfo info;
     const char *why = wgmma_reason(plan->arena, plan->target, gemm, &info);
     if (why) {
-        if (!plan->other) plan->other = why;
+        if (!plan->other) plan->other = why, plan->other_at = gemm->loc;
         return;
     }
     plan->rows = gcd64(plan->rows, region_extent(gemm_of(gemm).acc, 0));
@@ -578,7 +578,8 @@ static const char *transpose_problem(RolePlan *plan) {
 
 static const char *plan_problem(RolePlan *plan, const Func *kernel) {
     const char *problem = stmts_problem(plan);
-    if (!problem && !plan->rows) problem = plan->other ? plan->other : "it has no gemm";
+    if (!problem && !plan->rows && plan->other) problem = plan->other, plan->at = plan->other_at;
+    else if (!problem && !plan->rows) problem = "it has no gemm";
     if (!problem) problem = copies_problem(plan);
     if (!problem) problem = memory_problem(plan, kernel);
     return problem || !plan->transposes ? problem : transpose_problem(plan);

@@ -50,6 +50,7 @@ typedef struct RolePlan {
     Map *required, *breaks;     // scalars in the producer's slice; what leaves its loops
     int64_t rows;               // that divide those of all MMAs by wgmma
     const char *other;          // why some product is not by wgmma; NULL: all are
+    Span other_at;              // that product
     int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
     bool partial;               // some copy leaves a part of its tile out
