@@ -293,10 +293,14 @@ static bool count_node(const Expr *e, const void *most) {
     return --*(int *)most < 0;
 }
 
-bool subst_let(Subst *subst, const Var *var, Expr *value) {
+bool expr_is_short(const Expr *expr) {
     int most = MOST_OPENED;
+    return !any_expr(expr, count_node, &most);
+}
+
+bool subst_let(Subst *subst, const Var *var, Expr *value) {
     Expr *opened = subst_expr(subst, value);
-    if (any_expr(opened, count_node, &most)) return false;
+    if (!expr_is_short(opened)) return false;
     subst_var(subst, var, opened);
     return true;
 }

@@ -53,7 +53,8 @@ void subst_var(Subst *subst, const Var *var, Expr *by);
 void subst_buf(Subst *subst, const Buf *buf, Buf *by);
 // Looks through a let: by its value, in which the lets before it are looked through. False: not, since that is too large
 // (lets of products of lets double it each time); the variable stays.
-enum { MOST_OPENED = 512 };   // nodes of it
+enum { MOST_OPENED = 512 };             // nodes of it
+bool expr_is_short(const Expr *expr);   // no more than that
 bool subst_let(Subst *subst, const Var *var, Expr *value);
 // The iterators by the number of their combination, the first one fastest; of constant extents, from 0.
 void subst_digits(Subst *subst, int count, const Iter *iters, Expr *number);

@@ -343,8 +343,6 @@ static bool drop_single_iters(Simplifier *s, Stmt *loop, const bool *single) {
     return kept == 0;
 }
 
-enum { MOST_GATHER_LETS = 4 };   // each may double the size of the store
-
 // Arithmetic of floats stays a statement: in one expression it would contract.
 static bool goes_into_gather(const Stmt *stmt) {
     if (stmt->kind != STMT_LET || !expr_is_pure(stmt->let.value)) return false;
@@ -434,11 +432,10 @@ static bool at_one_place(const Stmt *a, const Stmt *b) {
 // and otherwise is chosen by `?:`. NULL: they are more.
 static Stmt *joined_store(Arena *a, Subst *subst, const Block *body) {
     int last = body->count - 1;
-    if (last < 0 || last > MOST_GATHER_LETS) return NULL;
+    if (last < 0) return NULL;
     for (int i = 0; i < last; i++) {
         const Stmt *let = body->items[i];
-        if (!goes_into_gather(let)) return NULL;
-        subst_var(subst, let->let.var, subst_expr(subst, let->let.value));
+        if (!goes_into_gather(let) || !subst_let(subst, let->let.var, let->let.value)) return NULL;
     }
     const Stmt *stmt = body->items[last];
     if (stmt->kind == STMT_STORE) return clone_stmt(a, subst, stmt);
@@ -449,11 +446,11 @@ static Stmt *joined_store(Arena *a, Subst *subst, const Block *body) {
     return yes;
 }
 
-// A gather is one store, of an element or of 0.
+// A gather is one store, of an element or of 0. It stays short, since each let may double it.
 static void join_gather(Simplifier *s, Stmt *loop) {
     if (loop->loop.kind != LOOP_PARALLEL) return;
     Stmt *store = joined_store(s->arena, subst_new(s->arena), &loop->loop.body);
-    if (!store) return;
+    if (!store || !expr_is_short(store->store.value)) return;
     Expr *value = store->store.value;
     if (value->kind == EXPR_SELECT)
         value = gathered_value(s, value->select.condition, value->select.yes, value->select.no);
