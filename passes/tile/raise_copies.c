@@ -10,7 +10,8 @@
 // the tensor has the element: of `?:` and `if` with zeros elsewhere, of an `if` behind a fill with zeros, of an `if` around a store to
 // the tensor. A loop of several such stores is as many copies.
 //
-// Loops that gather get one form (normal_gathers.c), and so do `for` loops that copy rows.
+// Loops that gather get one form (normal_gathers.c), and so do `for` loops that copy rows. First, gathers to registers that only go on to a
+// shared tile go there (direct_gathers.c).
 //
 // A loop that stores what it computes of an accumulator computes it in the accumulator, if that has no later use, and
 // copies it.
@@ -389,7 +390,8 @@ static bool raise_loops(Arena *arena, Func *kernel) {
 }
 
 static bool raise_all(Arena *arena, Func *kernel) {
-    bool changed = raise_loops(arena, kernel);
+    bool changed = gather_directly(arena, kernel);
+    changed |= raise_loops(arena, kernel);
     changed |= join_copies(arena, kernel);
     changed |= copy_directly(arena, kernel);
     return load_as_stored(arena, kernel) || changed;
