@@ -7,6 +7,13 @@
 //
 // Only whole tiles have slots and a role that loads. Elements beyond the tensor are judged each for itself, so they are the same.
 //
+// Pieces from other places stay copies, and come one behind the other, since a tile that is filled at one place has slots, too:
+//
+//     copy(K[page, :, :], Ks[0 +: 16, :]);                copy(K[page, :, :], Ks[0 +: 16, :]);
+//     copy(V[page, :, :], Vs[0 +: 16, :]);            =>  copy(K[next, :, :], Ks[16 +: 16, :]);
+//     copy(K[next, :, :], Ks[16 +: 16, :]);               copy(V[page, :, :], Vs[0 +: 16, :]);
+//     copy(V[next, :, :], Vs[16 +: 16, :]);               copy(V[next, :, :], Vs[16 +: 16, :]);
+//
 // It takes loops of a constant number of copies and of names, and copies with nothing between them than names and copies and loops that
 // touch neither side. What the pieces begin with may not depend on memory.
 #include "ir/build.h"
@@ -14,6 +21,7 @@
 #include "ir/query.h"
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
+#include "passes/pipeline/async_copy_legality.h"
 #include "passes/tile/neighbours.h"
 #include "passes/tile/tile.h"
 
@@ -87,6 +95,64 @@ static bool join_neighbours(const Joining *join, Block *block) {
     return changed;
 }
 
+// ---- pieces from several places ----
+
+// The tile that the statement loads a constant piece of; NULL: it does something else.
+static const Buf *piece_tile(const Stmt *stmt) {
+    if (!is_bare_copy(stmt) || !is_global_to_shared_copy(stmt)) return NULL;
+    const Region *to = copy_of(stmt).dst;
+    int64_t begin, extent;
+    for (int d = 0; d < to->count; d++) {
+        const RegionDim *dim = &to->dims[d];
+        if (!expr_const(dim->start, &begin) || (dim->extent && !expr_const(dim->extent, &extent))) return NULL;
+    }
+    return buf_is_free(to->buf) && !region_is_whole(to) ? to->buf : NULL;
+}
+
+static bool is_name(const Stmt *stmt) {
+    return stmt->kind == STMT_ASSUME || (stmt->kind == STMT_LET && expr_is_pure(stmt->let.value));
+}
+
+// The load may as well come behind the statement, which is a name or loads, too.
+static bool can_pass(Arena *arena, const Stmt *load, const Stmt *stmt) {
+    if (stmt->kind == STMT_DECL) return true;
+    if (!is_name(stmt) && !loaded_tile(stmt) && !is_zero_fill(stmt)) return false;
+    FOR_EACH_EFFECT (effect, arena, load) {
+        const Buf *buf = buf_root(effect->buf);
+        if (effect->access == ACCESS_READ ? stmt_writes(arena, stmt, buf) : stmt_touches(arena, stmt, buf))
+            return false;
+    }
+    return true;
+}
+
+// The piece from `from` comes to `to` behind it. False: it cannot, or only names lie between.
+static bool sink_piece(Arena *arena, Block *block, int from, int to) {
+    Stmt *piece = block->items[from];
+    bool loads = false;
+    for (int i = from + 1; i <= to; i++) {
+        if (!can_pass(arena, piece, block->items[i])) return false;
+        loads |= !is_name(block->items[i]);
+    }
+    if (!loads) return false;
+    for (int i = from; i < to; i++) block->items[i] = block->items[i + 1];
+    block->items[to] = piece;
+    return true;
+}
+
+// Earlier pieces of a tile come to its later ones.
+static bool collect_pieces(Arena *arena, Block *block) {
+    bool changed = false;
+    for (int last = 0; last < block->count; last++) {
+        const Buf *tile = piece_tile(block->items[last]);
+        for (int i = last - 1, to = last - 1; tile && i >= 0; i--) {
+            if (piece_tile(block->items[i]) != tile) continue;
+            if (sink_piece(arena, block, i, to)) changed = true, to--;
+            else to = i - 1;
+        }
+    }
+    return changed;
+}
+
 // ---- in a loop ----
 
 // All rounds' pieces as one: round by round it goes on. NULL: they do not.
@@ -148,7 +214,8 @@ static bool join_block(const Joining *join, Block *block) {
         else block_push(join->arena, &out, stmt);
     }
     *block = out;
-    return join_neighbours(join, block) || changed;
+    changed |= join_neighbours(join, block);
+    return collect_pieces(join->arena, block) || changed;
 }
 
 bool join_copies(Arena *arena, Func *kernel) {
