@@ -16,7 +16,7 @@
 // A loop that stores what it computes of an accumulator computes it in the accumulator, if that has no later use, and
 // copies it.
 //
-// Then come pieces of one copy (join_copies.c), tiles that only hand elements on (direct_copies.c) and tiles that are
+// Then come loads in two branches (join_branches.c), pieces of one copy (join_copies.c), tiles that only hand elements on (direct_copies.c) and tiles that are
 // transposed as they are loaded (transposed_tiles.c). Kernels with roles or channels stay as they are written; so do loops
 // and tiles with attributes or a layout, and loops that fill fragments, where each thread loads its own elements.
 //
@@ -392,6 +392,7 @@ static bool raise_loops(Arena *arena, Func *kernel) {
 static bool raise_all(Arena *arena, Func *kernel) {
     bool changed = gather_directly(arena, kernel);
     changed |= raise_loops(arena, kernel);
+    changed |= join_branches(arena, kernel);
     changed |= join_copies(arena, kernel);
     changed |= copy_directly(arena, kernel);
     return load_as_stored(arena, kernel) || changed;

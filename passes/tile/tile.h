@@ -11,7 +11,7 @@
 //     normalize_loops.c      one form of the loops that move tiles
 //                            counted_loops.c: of `while` and `break`
 //     split_tiles.c          tiles that one buffer holds become buffers; loop_tiles.c: one after the other
-//     raise_copies.c         loops that are copies become copies; join_copies.c: pieces become one; direct_copies.c, direct_gathers.c:
+//     raise_copies.c         loops that are copies become copies; join_copies.c, join_branches.c: pieces, and loads of two branches, become one; direct_copies.c, direct_gathers.c:
 //                            without tiles on the way; transposed_tiles.c: of tiles that are read as they lie in the tensor; normal_gathers.c: one
 //                            form of loops that gather (loop_stores.c: what a loop stores)
 //     fuse_loops.c           loops that go on where the one before ends become one
@@ -66,6 +66,7 @@ bool split_tiles(Arena *arena, const Target *target, Func *kernel);
 bool split_loop_tiles(Arena *arena, const Target *target, Func *kernel);
 bool raise_copies(Arena *arena, Func *kernel);   // and what it is made of:
 bool gather_directly(Arena *arena, Func *kernel);
+bool join_branches(Arena *arena, Func *kernel);
 bool join_copies(Arena *arena, Func *kernel);
 bool copy_directly(Arena *arena, Func *kernel);
 bool load_as_stored(Arena *arena, Func *kernel);

@@ -1,0 +1,208 @@
+// Loads in the two branches of a condition are one load:
+//
+//     if (k * 64 < lens[m]) copy(A[m * 64, k * 64], As);          let needed = k * 64 < lens[m];
+//     else fill(As, 0);                                       =>  copy(A[needed ? m * 64 : M, k * 64], As);
+//
+//     if (k < split) copy(B[k * 64, 0], Bs);                      let needed = k < split;
+//     else copy(B[(k + 9) * 64, 0], Bs);                      =>  copy(B[needed ? k * 64 : (k + 9) * 64, 0], Bs);
+//
+// What lies beyond a tensor is 0, so a load that a condition leaves out begins behind the last row. A gather stores 0 by itself. A fill before the
+// condition counts as its other branch.
+//
+// Each branch writes the same regions of shared tiles, does nothing else, and has names only for itself. A load of a tensor of one dim
+// stays: where elements are neighbours, TMA begins at certain ones only.
+#include "ir/build.h"
+#include "ir/match.h"
+#include "ir/query.h"
+#include "ir/rewrite.h"
+#include "passes/analysis/util.h"
+#include "passes/pipeline/async_copy_legality.h"
+#include "passes/tile/tile.h"
+#include <math.h>
+#include <string.h>
+
+enum { MOST_LOADS = 8 };   // of a branch
+
+typedef struct Branch {
+    int count;
+    Stmt *loads[MOST_LOADS];   // or fills with 0
+} Branch;
+
+// ---- the branches ----
+
+static bool is_zero(const Expr *expr) {
+    return expr->kind == EXPR_FLOAT ? expr->real == 0 && !signbit(expr->real) : expr_is_int(expr, 0);
+}
+
+static bool is_zeros(const Stmt *stmt) {
+    FillOp fill;
+    return match_fill(stmt, &fill) && !stmt->attrs && is_zero(fill.value) && fill.dst->buf->scope == SCOPE_SHARED;
+}
+
+static Buf *written_tile(const Stmt *stmt) {
+    return is_zeros(stmt) ? fill_of(stmt).dst->buf : loaded_tile(stmt);
+}
+
+static bool is_load(const Stmt *stmt) {
+    if (is_zeros(stmt)) return buf_is_free(fill_of(stmt).dst->buf);
+    const Buf *tile = loaded_tile(stmt);
+    if (!tile || !buf_is_free(tile) || stmt->attrs) return false;
+    if (stmt->kind == STMT_FOR) return true;
+    const Buf *tensor = copy_of(stmt).src->buf;
+    return is_bare_copy(stmt) && !tensor->im2col && !attr_get(tensor->attrs, ATTR_ALIAS);
+}
+
+// False: the block does something else.
+static bool find_loads(Arena *arena, const Block *block, Branch *branch) {
+    Subst *lets = subst_new(arena);
+    branch->count = 0;
+    FOR_EACH_ITEM (stmt, block) {
+        if (stmt->kind == STMT_LET && expr_is_pure(stmt->let.value) && subst_let(lets, stmt->let.var, stmt->let.value))
+            continue;
+        if (branch->count == MOST_LOADS || !is_load(stmt)) return false;
+        Stmt *load = clone_stmt(arena, lets, stmt);
+        for (int i = 0; i < branch->count; i++)
+            if (stmt_touches(arena, load, written_tile(branch->loads[i])) ||
+                stmt_touches(arena, branch->loads[i], written_tile(load)))
+                return false;
+        branch->loads[branch->count++] = load;
+    }
+    return true;
+}
+
+// Zeros that the statements directly before give the tile; -1: they do not.
+static int fill_before(const Block *out, const Buf *tile) {
+    for (int i = out->count - 1; i >= 0 && is_zeros(out->items[i]); i--)
+        if (written_tile(out->items[i]) == tile) return i;
+    return -1;
+}
+
+// ---- two loads as one ----
+
+static bool same_extents(const Region *a, const Region *b) {
+    bool same = a->count == b->count && a->transposed == b->transposed;
+    for (int d = 0; same && d < a->count; d++) {
+        const RegionDim *x = &a->dims[d], *y = &b->dims[d];
+        same = !x->extent == !y->extent && x->tile == y->tile && (!x->extent || expr_equal(x->extent, y->extent));
+    }
+    return same;
+}
+
+static bool same_region(const Region *a, const Region *b) {
+    bool same = a->buf == b->buf && same_extents(a, b);
+    for (int d = 0; same && d < a->count; d++) same = expr_equal(a->dims[d].start, b->dims[d].start);
+    return same;
+}
+
+static const Region *written_region(const Stmt *stmt) {
+    return is_zeros(stmt) ? fill_of(stmt).dst : copy_of(stmt).dst;
+}
+
+static Stmt *copy_from(Arena *arena, const Stmt *copy, const RegionDim *dims) {
+    const Region *from = copy_of(copy).src;
+    Region *chosen = region_new(arena, from->buf, dims, from->transposed, from->loc);
+    return s_copy(arena, chosen, copy_of(copy).dst, copy->loc);
+}
+
+// The copy, or zeros where the condition does not have the value.
+static Stmt *copy_if(Arena *arena, Expr *condition, bool value, const Stmt *copy) {
+    RegionDim dims[LAYOUT_MAX_RANK];
+    const Region *from = copy_of(copy).src;
+    bool first_moves = from->buf->strides && expr_is_int(from->buf->strides[0], 1);   // (as above)
+    int d = first_moves ? 1 : 0;
+    if (from->count < 2) return NULL;
+    memcpy(dims, from->dims, sizeof *dims * (size_t)from->count);
+    Expr *start = e_cast(arena, TYPE_I64, dims[d].start), *behind = e_cast(arena, TYPE_I64, from->buf->shape[d]);
+    dims[d].start = e_select(arena, condition, value ? start : behind, value ? behind : start);
+    return copy_from(arena, copy, dims);
+}
+
+static Stmt *gather_if(Arena *arena, Expr *condition, bool value, const Stmt *gather) {
+    Stmt *loop = clone_stmt(arena, NULL, gather), *store = loop->loop.body.items[0];
+    Expr *element = store->store.value, *zero = e_zero(arena, element->type);
+    store->store.value = e_select(arena, condition, value ? element : zero, value ? zero : element);
+    return loop;
+}
+
+static Stmt *chosen_copy(Arena *arena, Expr *condition, const Stmt *yes, const Stmt *no) {
+    RegionDim dims[LAYOUT_MAX_RANK];
+    const Region *a = copy_of(yes).src, *b = copy_of(no).src;
+    if (a->buf != b->buf || !same_extents(a, b)) return NULL;
+    memcpy(dims, a->dims, sizeof *dims * (size_t)a->count);
+    for (int d = 0; d < a->count; d++)
+        if (!expr_equal(a->dims[d].start, b->dims[d].start))
+            dims[d].start = e_select(arena, condition, e_cast(arena, TYPE_I64, a->dims[d].start),
+                                     e_cast(arena, TYPE_I64, b->dims[d].start));
+    return copy_from(arena, yes, dims);
+}
+
+// What both write, as one load; NULL: it takes two.
+static Stmt *joined_load(Arena *arena, Expr *condition, const Stmt *yes, const Stmt *no) {
+    bool value = is_zeros(no);
+    const Stmt *load = value ? yes : no, *other = value ? no : yes;
+    if (is_zeros(load)) return NULL;
+    if (load->kind == STMT_FOR)
+        return is_zero_fill(other) && written_tile(other) == written_tile(load)
+                   ? gather_if(arena, condition, value, load)
+                   : NULL;
+    if (other->kind == STMT_FOR || !same_region(written_region(load), written_region(other))) return NULL;
+    return is_zeros(other) ? copy_if(arena, condition, value, load) : chosen_copy(arena, condition, yes, no);
+}
+
+// ---- the condition ----
+
+static const Stmt *load_to(const Branch *branch, const Stmt *like) {
+    for (int i = 0; i < branch->count; i++)
+        if (written_tile(branch->loads[i]) == written_tile(like)) return branch->loads[i];
+    return NULL;
+}
+
+// The condition, which reads nothing that the loads write, has a name, unless it is one.
+static Expr *condition_of(Arena *arena, Stmt *stmt, Block *out) {
+    Expr *condition = stmt->if_.condition;
+    if (condition->kind == EXPR_VAR && condition->var->kind != VAR_MUTABLE) return condition;
+    return block_let(arena, out, "needed", condition, stmt->loc);
+}
+
+// False: the condition stays.
+static bool join_branches_of(Arena *arena, Stmt *stmt, Block *out) {
+    Branch yes, no;
+    Block before = {0}, loads = {0};
+    if (stmt->kind != STMT_IF || !expr_is_pure(stmt->if_.condition)) return false;
+    if (!find_loads(arena, &stmt->if_.then, &yes) || !find_loads(arena, &stmt->if_.otherwise, &no)) return false;
+    block_append(arena, &before, out);
+    for (int i = 0; i < yes.count && no.count < yes.count && stmt->if_.otherwise.count == 0; i++) {
+        int fill = fill_before(&before, written_tile(yes.loads[i]));
+        if (fill < 0 || expr_uses_buf(stmt->if_.condition, written_tile(yes.loads[i]))) return false;
+        no.loads[no.count++] = before.items[fill];
+        block_remove(&before, fill);
+    }
+    if (yes.count == 0 || yes.count != no.count) return false;
+    Expr *condition = condition_of(arena, stmt, &before);
+    for (int i = 0; i < yes.count; i++) {
+        const Stmt *other = load_to(&no, yes.loads[i]);
+        Stmt *load = other ? joined_load(arena, condition, yes.loads[i], other) : NULL;
+        if (!load || expr_uses_buf(stmt->if_.condition, written_tile(load))) return false;
+        block_push(arena, &loads, load);
+    }
+    *out = before;
+    block_append(arena, out, &loads);
+    return true;
+}
+
+static bool join_block(Arena *arena, Block *block) {
+    bool changed = false;
+    Block out = {0};
+    FOR_EACH_ITEM (stmt, block) {
+        if (!is_loop(stmt, LOOP_PARALLEL) && stmt->kind != STMT_THREAD)
+            FOR_EACH_BODY (body, stmt) changed |= join_block(arena, body);
+        if (join_branches_of(arena, stmt, &out)) changed = true;
+        else block_push(arena, &out, stmt);
+    }
+    *block = out;
+    return changed;
+}
+
+bool join_branches(Arena *arena, Func *kernel) {
+    return join_block(arena, &kernel->body);
+}
