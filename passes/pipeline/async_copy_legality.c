@@ -28,6 +28,8 @@ static bool gather_fills(const Stmt *loop, const Buf *buf) {
 }
 
 bool fills_whole(const Stmt *copy, const Buf *buf) {
+    if (copy->kind == STMT_IF)
+        return fills_whole(branch_load(&copy->if_.then), buf) && fills_whole(branch_load(&copy->if_.otherwise), buf);
     return copy->kind == STMT_CALL ? region_is_whole_slot(copy_of(copy).dst) : gather_fills(copy, buf);
 }
 
@@ -97,7 +99,22 @@ static bool is_gather(const Stmt *stmt) {
     return value->kind == EXPR_LOAD && !stmt_any_expr(stmt, is_computed, NULL);
 }
 
+const Stmt *branch_load(const Block *branch) {
+    for (int i = 0; i + 1 < branch->count; i++)
+        if (branch->items[i]->kind != STMT_LET || !expr_is_pure(branch->items[i]->let.value)) return NULL;
+    const Stmt *last = branch->count > 0 ? branch->items[branch->count - 1] : NULL;
+    return last && loaded_tile(last) ? last : NULL;
+}
+
+// The tile that either branch fills.
+static Buf *chosen_tile(const Stmt *stmt) {
+    const Stmt *yes = branch_load(&stmt->if_.then), *no = branch_load(&stmt->if_.otherwise);
+    Buf *tile = yes && no ? loaded_tile(yes) : NULL;
+    return tile && loaded_tile(no) == tile && fills_whole(stmt, tile) ? tile : NULL;
+}
+
 Buf *loaded_tile(const Stmt *stmt) {
+    if (stmt->kind == STMT_IF) return chosen_tile(stmt);
     if (is_global_to_shared_copy(stmt)) return copy_of(stmt).dst->buf;
     return is_gather(stmt) ? gathering_store(stmt)->store.buf : NULL;
 }

@@ -18,8 +18,9 @@ int64_t loop_stages(const Stmt *loop);
 // The shared buffer that an asynchronous copy or gather (@via(cp_async), @via(tma)) fills; NULL for other statements.
 Buf *async_target(const Stmt *stmt);
 // The shared tile that the statement fills from global memory: by a copy, or by a loop that moves elements of
-// read-only tensors to all of a tile (a gather); NULL: none.
+// read-only tensors to all of a tile (a gather), or by one of the two in each branch of a condition; NULL: none.
 Buf *loaded_tile(const Stmt *stmt);
+const Stmt *branch_load(const Block *branch);   // the load of a branch that has nothing else but names; NULL
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);
 // The last of the loads, from statement `at` on, that between them fill the buffer: `at` where it fills all of it. Else they are

@@ -42,7 +42,7 @@ static void compute_block(Maker *m, const Block *from, Block *out) {
         Stmt *stmt = from->items[i];
         push_live_ranges(m, from, i, true, out);
         Block *bodies[2], *to[2];
-        int count = is_loop(stmt, LOOP_PARALLEL) ? 0 : stmt_bodies(stmt, bodies);
+        int count = is_loop(stmt, LOOP_PARALLEL) || loaded_tile(stmt) ? 0 : stmt_bodies(stmt, bodies);
         if (count > 0) {
             Stmt *shell = shell_of(m, stmt);
             stmt_bodies(shell, to);

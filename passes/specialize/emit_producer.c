@@ -37,11 +37,17 @@ static int64_t loading_warps(const Maker *m) {
     return m->builder->groups.of[GROUP_LOAD].threads / m->builder->context->target->warp_lanes;
 }
 
+static bool starts_load(const Stmt *stmt, void *unused) {
+    (void)unused;
+    return via_is(stmt, VIA_CP_ASYNC);
+}
+
 static bool starts_loads(const Maker *m, const TileRing *ring) {
     VEC_EACH_PTR (RoleTile, tile, &ring->tiles)
         VEC_EACH (const TileRange, range, &tile->live_ranges)
             for (int i = range->at; i <= range->filled; i++)
-                if (is_fill_of(m->plan, tile, range, i) && via_is(range->block->items[i], VIA_CP_ASYNC)) return true;
+                if (is_fill_of(m->plan, tile, range, i) && stmt_any(range->block->items[i], starts_load, NULL))
+                    return true;
     return false;
 }
 
@@ -131,17 +137,30 @@ static void push_last_gathered(Maker *m, const TileRing *ring, Block *out) {
     }
 }
 
+static void start_copy(Maker *m, Stmt *copy, const TileRing *ring) {
+    RoleBuilder *p = m->builder;
+    call_set_arg(p->arena, copy, OPERAND_INDEX(COPY, bar), element(p, ring->full, slot_index(p, &ring->counter)));
+    copy->call.is_async = true;
+}
+
+// (Where a condition chooses, the copy of either branch brings the bytes that the slot expects.)
 static void push_started(Maker *m, const Stmt *load, const TileRing *ring, Block *out) {
     RoleBuilder *p = m->builder;
     Stmt *started = clone_for_role(m, load);
-    if (!gathers_tile(p->context->target, load)) {
-        call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar),
-                     element(p, ring->full, slot_index(p, &ring->counter)));
-        started->call.is_async = true;
+    bool by_tma = !gathers_tile(p->context->target, load);
+    if (started->kind == STMT_CALL && by_tma) {
+        start_copy(m, started, ring);
         push_shared_copy(p, started, out);
         return;
     }
+    FOR_EACH_STMT_IN_MUT (copy, started)
+        if (by_tma && is_global_to_shared_copy(copy)) start_copy(m, copy, ring);
     block_push(p->arena, out, started);
+}
+
+static int64_t load_bytes(const Stmt *load) {
+    while (load->kind == STMT_IF) load = branch_load(&load->if_.then);
+    return region_bytes(copy_of(load).dst);
 }
 
 // Bytes of the fill that TMA brings: of a tile that is filled at several places, here.
@@ -155,7 +174,7 @@ static int64_t bytes_by_tma(const Maker *m, const TileRing *ring, const Stmt *fi
             for (int i = range->at; i <= range->filled; i++) {
                 const Stmt *load = range->block->items[i];
                 bool by_tma = is_fill_of(m->plan, tile, range, i) && !gathers_tile(m->plan->target, load);
-                if (by_tma) bytes += region_bytes(copy_of(load).dst);
+                if (by_tma) bytes += load_bytes(load);
             }
         }
     }

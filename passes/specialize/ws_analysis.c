@@ -1,6 +1,8 @@
 // Analysis and legality of cooperative kernels: tiles and their live ranges, rings, the producer's slice, reasons
 // against specialization, registers. (Transformation: cooperative.c.)
 //
+// A condition that loads one tile in either branch is one load (async_copy_legality.h).
+//
 // The live range of a tile is textual: from its copy to the next one in the same block of statements, or to the block's
 // end. All statements that use the tile are in it.
 #include "passes/specialize/ws_analysis.h"
@@ -27,6 +29,9 @@ bool loads_tile(const Stmt *stmt, void *user) {
 }
 
 bool gathers_tile(const Target *target, const Stmt *stmt) {
+    if (stmt->kind == STMT_IF)
+        return loaded_tile(stmt) && (gathers_tile(target, branch_load(&stmt->if_.then)) ||
+                                     gathers_tile(target, branch_load(&stmt->if_.otherwise)));
     return loaded_tile(stmt) && (stmt->kind == STMT_FOR || tma_piece_problem(target, stmt));
 }
 
@@ -119,7 +124,8 @@ bool plan_gathers(const RolePlan *plan) {
 static bool find_live_ranges(RolePlan *plan, RoleTile *tile) {
     int uses = 0;   // and fills
     VEC_EACH (TileRange, range, &tile->live_ranges) {
-        for (int i = range->at; i <= range->filled; i++) uses += is_fill_of(plan, tile, range, i);
+        for (int i = range->at; i <= range->filled; i++)
+            if (is_fill_of(plan, tile, range, i)) uses += count_effects(plan->arena, range->block->items[i], tile->buf);
         for (int i = range->filled + 1; i < range->block->count; i++) {
             const Stmt *stmt = range->block->items[i];
             if (filled_tile(plan, stmt) == tile->buf) break;
@@ -509,6 +515,9 @@ static const char *memory_problem(RolePlan *plan, const Func *kernel) {
 // A copy of a tile whose elements need not be neighbours in the tensor: threads load them one by one, and those of a role
 // are fewer than those of a CTA without roles.
 static bool loads_single_elements(const RolePlan *plan, const Stmt *load) {
+    if (load->kind == STMT_IF)
+        return loads_single_elements(plan, branch_load(&load->if_.then)) ||
+               loads_single_elements(plan, branch_load(&load->if_.otherwise));
     if (!is_global_to_shared_copy(load) || !gathers_tile(plan->target, load)) return false;
     const Buf *tensor = copy_of(load).src->buf;
     return tensor->strides && !expr_is_int(tensor->strides[tensor->rank - 1], 1);
@@ -535,6 +544,14 @@ static const Stmt *use_outside(const RolePlan *plan, const RoleTile *tile, const
     return NULL;
 }
 
+// TMA loads in one branch of a condition, and threads in the other: the arrivals of a slot are the same in both.
+static bool loads_in_two_ways(const RolePlan *plan, const Stmt *load) {
+    if (load->kind != STMT_IF) return false;
+    const Stmt *yes = branch_load(&load->if_.then), *no = branch_load(&load->if_.otherwise);
+    return gathers_tile(plan->target, yes) != gathers_tile(plan->target, no) || loads_in_two_ways(plan, yes) ||
+           loads_in_two_ways(plan, no);
+}
+
 static const char *copies_problem(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         const Stmt *load = filling_stmt(plan, &tile->live_ranges.items[0]), *use = NULL;
@@ -547,6 +564,10 @@ static const char *copies_problem(RolePlan *plan) {
                                         "and all its uses stand in one block",
                                         tile->buf->name));
         }
+        VEC_EACH (const TileRange, range, &tile->live_ranges)
+            if (loads_in_two_ways(plan, filling_stmt(plan, range)))
+                return because(plan, filling_stmt(plan, range),
+                               "TMA loads a tile in one branch of a condition, and cannot in the other");
         VEC_EACH (const TileRange, range, &tile->live_ranges)
             if (range->block != &plan->grid->grid.body && loads_single_elements(plan, filling_stmt(plan, range)))
                 return because(

@@ -18,40 +18,7 @@
 #include "passes/tile/loop_stores.h"
 #include "passes/tile/tile.h"
 
-// The loop stores to each element of a tile that the compiler may leave out, one time and by its own iterators.
-static bool stores_whole(const Stmt *loop, const Element *to) {
-    if (to->count != to->buf->rank || !buf_is_free(to->buf) || !is_loop_element(loop, to->count, to->indices))
-        return false;
-    for (int d = 0; d < to->count; d++) {
-        const Iter *iter = &loop->loop.iters[d];
-        if (!iter_is_plain(iter) || !expr_equal(iter->end, to->buf->shape[d])) return false;
-    }
-    return true;
-}
-
-// The one store of the loop, of all of a tile; false: it does something else.
-static bool whole_store(Arena *arena, const Stmt *loop, Store *store) {
-    Stores stores = {.arena = arena, .lets = subst_new(arena)};
-    if (!is_loop(loop, LOOP_PARALLEL) || loop->attrs || !collect_stores(&stores, &loop->loop.body)) return false;
-    if (stores.all.count != 1 || !are_independent(&stores)) return false;
-    *store = stores.all.items[0];
-    look_through(&stores, store);
-    return !store->guard && stores_whole(loop, &store->to);
-}
-
 // ---- what is gathered ----
-
-// An element of a tensor or tile, or 0, without arithmetic; NULL: it is something else.
-static const Expr *moved_element(const Expr *value) {
-    int64_t zero;
-    if (value->kind == EXPR_CAST) return moved_element(value->operand);
-    if (value->kind == EXPR_LOAD) return value;
-    if (value->kind != EXPR_SELECT) return NULL;
-    const Expr *no = value->select.no, *yes = value->select.yes;
-    bool none = no->kind == EXPR_FLOAT ? no->real == 0 : expr_const(no, &zero) && zero == 0;
-    bool other = yes->kind == EXPR_FLOAT ? yes->real == 0 : expr_const(yes, &zero) && zero == 0;
-    return none ? moved_element(yes) : other ? moved_element(no) : NULL;
-}
 
 static bool has_alias(const Expr *expr, const void *what) {
     (void)what;
@@ -75,7 +42,7 @@ static Buf *taking_tile(Arena *arena, const Stmt *stmt, const Buf *fragment) {
         return all && copy.dst->buf->scope == SCOPE_SHARED && buf_is_free(copy.dst->buf) ? copy.dst->buf : NULL;
     }
     Store store;
-    if (!whole_store(arena, stmt, &store) || store.to.buf->scope != SCOPE_SHARED) return NULL;
+    if (!tile_store(arena, stmt, &store) || store.to.buf->scope != SCOPE_SHARED) return NULL;
     const Expr *value = store.value->kind == EXPR_CAST ? store.value->operand : store.value;
     bool same = value->kind == EXPR_LOAD && value->load.buf == fragment &&
                 is_loop_element(stmt, value->load.count, value->load.indices);
@@ -96,7 +63,7 @@ static bool converts_in_one_step(const Store *store, const Buf *to) {
 static bool moves(Arena *arena, const Stmt *stmt) {
     Store store;
     if (is_bare_copy(stmt) || is_call(stmt, OP_FILL)) return true;
-    return whole_store(arena, stmt, &store) && moved_element(store.value);
+    return tile_store(arena, stmt, &store) && moved_element(store.value);
 }
 
 // What the loop reads is the same behind the statement, which computes nothing.
@@ -121,39 +88,18 @@ static int taker_of(Arena *arena, const Block *block, int at, const Buf *fragmen
 
 // ---- the loop ----
 
-// The value of the other type: that of what it selects.
-static Expr *converted(Arena *arena, Type type, Expr *value) {
-    if (value->type == type) return value;
-    if (value->kind != EXPR_SELECT) return e_cast(arena, type, value);
-    return e_select(arena, value->select.condition, converted(arena, type, value->select.yes),
-                    converted(arena, type, value->select.no));
-}
-
-static Stmt *loop_to(Arena *arena, const Stmt *loop, const Store *store, Buf *to) {
-    Stmt *direct = clone_stmt(arena, NULL, loop);
-    Subst *subst = subst_new(arena);
-    for (int d = 0; d < loop->loop.count; d++)
-        subst_var(subst, loop->loop.iters[d].var, e_var(arena, direct->loop.iters[d].var));
-    Expr *at[LAYOUT_MAX_RANK];
-    for (int d = 0; d < to->rank; d++) at[d] = e_var(arena, direct->loop.iters[d].var);
-    Expr *value = subst_expr(subst, converted(arena, to->type, store->value));
-    direct->loop.body = (Block){0};
-    block_push(arena, &direct->loop.body, s_store(arena, to, to->rank, at, value));
-    return direct;
-}
-
 static bool skip_fragment(Arena *arena, Func *kernel, Block *block, int at) {
     Store store;
     const Stmt *written = block->items[at];
     if (!is_loop(written, LOOP_PARALLEL)) return false;
     Stmt *loop = flattened(arena, block->items[at]);
-    if (!whole_store(arena, loop, &store) || !is_gathered(&store)) return false;
+    if (!tile_store(arena, loop, &store) || !is_gathered(&store)) return false;
     Buf *fragment = store.to.buf;
     int taker = uses_of(arena, kernel, fragment) == 2 ? taker_of(arena, block, at, fragment) : -1;
     Buf *to = taker < 0 ? NULL : taking_tile(arena, block->items[taker], fragment);
     if (!to || !same_extents(to, fragment) || !converts_in_one_step(&store, to)) return false;
     if (stmt_touches(arena, written, to)) return false;
-    block->items[taker] = loop_to(arena, loop, &store, to);
+    block->items[taker] = loop_storing(arena, loop, &store, to);
     block_remove(block, at);
     undeclare(arena, kernel, fragment);
     return true;

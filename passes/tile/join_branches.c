@@ -6,6 +6,8 @@
 //     if (k < split) copy(B[k * 64, 0], Bs);                      let needed = k < split;
 //     else copy(B[(k + 9) * 64, 0], Bs);                      =>  copy(B[needed ? k * 64 : (k + 9) * 64, 0], Bs);
 //
+// Loads from two tensors stay two, and have a condition for each tile: as one load, a condition has slots and a role, too.
+//
 // What lies beyond a tensor is 0, so a load that a condition leaves out begins behind the last row. A gather stores 0 by itself. A fill before the
 // condition counts as its other branch.
 //
@@ -17,6 +19,7 @@
 #include "ir/rewrite.h"
 #include "passes/analysis/util.h"
 #include "passes/pipeline/async_copy_legality.h"
+#include "passes/tile/loop_stores.h"
 #include "passes/tile/tile.h"
 #include <math.h>
 #include <string.h>
@@ -39,17 +42,28 @@ static bool is_zeros(const Stmt *stmt) {
     return match_fill(stmt, &fill) && !stmt->attrs && is_zero(fill.value) && fill.dst->buf->scope == SCOPE_SHARED;
 }
 
-static Buf *written_tile(const Stmt *stmt) {
-    return is_zeros(stmt) ? fill_of(stmt).dst->buf : loaded_tile(stmt);
+// A loop that moves elements of tensors to all of a tile, whatever names and conversions it has: those go by themselves.
+static bool is_gather(Arena *arena, const Stmt *stmt, Store *store) {
+    if (!tile_store(arena, stmt, store) || store->to.buf->scope != SCOPE_SHARED) return false;
+    const Expr *element = moved_element(store->value);
+    return element && element->load.buf->scope == SCOPE_GLOBAL;
 }
 
-static bool is_load(const Stmt *stmt) {
-    if (is_zeros(stmt)) return buf_is_free(fill_of(stmt).dst->buf);
-    const Buf *tile = loaded_tile(stmt);
-    if (!tile || !buf_is_free(tile) || stmt->attrs) return false;
-    if (stmt->kind == STMT_FOR) return true;
+static bool is_plain_copy(const Stmt *stmt) {
+    if (!is_bare_copy(stmt) || !is_global_to_shared_copy(stmt)) return false;
     const Buf *tensor = copy_of(stmt).src->buf;
-    return is_bare_copy(stmt) && !tensor->im2col && !attr_get(tensor->attrs, ATTR_ALIAS);
+    return !tensor->im2col && !attr_get(tensor->attrs, ATTR_ALIAS);
+}
+
+// The tile that the statement loads, or fills with zeros; NULL: it does something else.
+static Buf *written_tile(Arena *arena, const Stmt *stmt) {
+    Store store;
+    Buf *tile = NULL;
+    if (is_zeros(stmt)) tile = fill_of(stmt).dst->buf;
+    else if (is_plain_copy(stmt)) tile = copy_of(stmt).dst->buf;
+    else if (stmt->kind == STMT_IF) tile = loaded_tile(stmt);
+    else if (is_gather(arena, stmt, &store)) tile = store.to.buf;
+    return tile && buf_is_free(tile) ? tile : NULL;
 }
 
 // False: the block does something else.
@@ -59,11 +73,11 @@ static bool find_loads(Arena *arena, const Block *block, Branch *branch) {
     FOR_EACH_ITEM (stmt, block) {
         if (stmt->kind == STMT_LET && expr_is_pure(stmt->let.value) && subst_let(lets, stmt->let.var, stmt->let.value))
             continue;
-        if (branch->count == MOST_LOADS || !is_load(stmt)) return false;
+        if (branch->count == MOST_LOADS || !written_tile(arena, stmt)) return false;
         Stmt *load = clone_stmt(arena, lets, stmt);
         for (int i = 0; i < branch->count; i++)
-            if (stmt_touches(arena, load, written_tile(branch->loads[i])) ||
-                stmt_touches(arena, branch->loads[i], written_tile(load)))
+            if (stmt_touches(arena, load, written_tile(arena, branch->loads[i])) ||
+                stmt_touches(arena, branch->loads[i], written_tile(arena, load)))
                 return false;
         branch->loads[branch->count++] = load;
     }
@@ -71,9 +85,9 @@ static bool find_loads(Arena *arena, const Block *block, Branch *branch) {
 }
 
 // Zeros that the statements directly before give the tile; -1: they do not.
-static int fill_before(const Block *out, const Buf *tile) {
+static int fill_before(Arena *arena, const Block *out, const Buf *tile) {
     for (int i = out->count - 1; i >= 0 && is_zeros(out->items[i]); i--)
-        if (written_tile(out->items[i]) == tile) return i;
+        if (written_tile(arena, out->items[i]) == tile) return i;
     return -1;
 }
 
@@ -118,10 +132,11 @@ static Stmt *copy_if(Arena *arena, Expr *condition, bool value, const Stmt *copy
 }
 
 static Stmt *gather_if(Arena *arena, Expr *condition, bool value, const Stmt *gather) {
-    Stmt *loop = clone_stmt(arena, NULL, gather), *store = loop->loop.body.items[0];
-    Expr *element = store->store.value, *zero = e_zero(arena, element->type);
-    store->store.value = e_select(arena, condition, value ? element : zero, value ? zero : element);
-    return loop;
+    Store store;
+    if (!is_gather(arena, gather, &store)) return NULL;
+    Expr *zero = e_zero(arena, store.value->type);
+    store.value = e_select(arena, condition, value ? store.value : zero, value ? zero : store.value);
+    return loop_storing(arena, gather, &store, store.to.buf);
 }
 
 static Stmt *chosen_copy(Arena *arena, Expr *condition, const Stmt *yes, const Stmt *no) {
@@ -140,20 +155,34 @@ static Stmt *chosen_copy(Arena *arena, Expr *condition, const Stmt *yes, const S
 static Stmt *joined_load(Arena *arena, Expr *condition, const Stmt *yes, const Stmt *no) {
     bool value = is_zeros(no);
     const Stmt *load = value ? yes : no, *other = value ? no : yes;
-    if (is_zeros(load)) return NULL;
+    if (is_zeros(load) || load->kind == STMT_IF || other->kind == STMT_IF) return NULL;
     if (load->kind == STMT_FOR)
-        return is_zero_fill(other) && written_tile(other) == written_tile(load)
+        return is_zero_fill(other) && written_tile(arena, other) == written_tile(arena, load)
                    ? gather_if(arena, condition, value, load)
                    : NULL;
     if (other->kind == STMT_FOR || !same_region(written_region(load), written_region(other))) return NULL;
     return is_zeros(other) ? copy_if(arena, condition, value, load) : chosen_copy(arena, condition, yes, no);
 }
 
+static bool fills_all(const Stmt *load) {
+    return load->kind != STMT_CALL || region_is_whole(written_region(load));
+}
+
+// One tile's loads, each in its branch; NULL: one is none, or leaves some of the tile out.
+static Stmt *chosen_load(Arena *arena, Expr *condition, Stmt *yes, Stmt *no) {
+    if (is_zeros(yes) || is_zeros(no) || !fills_all(yes) || !fills_all(no)) return NULL;
+    Stmt *choice = s_if(arena, condition);
+    choice->loc = yes->loc;
+    block_push(arena, &choice->if_.then, yes);
+    block_push(arena, &choice->if_.otherwise, no);
+    return choice;
+}
+
 // ---- the condition ----
 
-static const Stmt *load_to(const Branch *branch, const Stmt *like) {
+static Stmt *load_to(Arena *arena, const Branch *branch, const Stmt *like) {
     for (int i = 0; i < branch->count; i++)
-        if (written_tile(branch->loads[i]) == written_tile(like)) return branch->loads[i];
+        if (written_tile(arena, branch->loads[i]) == written_tile(arena, like)) return branch->loads[i];
     return NULL;
 }
 
@@ -172,17 +201,18 @@ static bool join_branches_of(Arena *arena, Stmt *stmt, Block *out) {
     if (!find_loads(arena, &stmt->if_.then, &yes) || !find_loads(arena, &stmt->if_.otherwise, &no)) return false;
     block_append(arena, &before, out);
     for (int i = 0; i < yes.count && no.count < yes.count && stmt->if_.otherwise.count == 0; i++) {
-        int fill = fill_before(&before, written_tile(yes.loads[i]));
-        if (fill < 0 || expr_uses_buf(stmt->if_.condition, written_tile(yes.loads[i]))) return false;
+        int fill = fill_before(arena, &before, written_tile(arena, yes.loads[i]));
+        if (fill < 0 || expr_uses_buf(stmt->if_.condition, written_tile(arena, yes.loads[i]))) return false;
         no.loads[no.count++] = before.items[fill];
         block_remove(&before, fill);
     }
     if (yes.count == 0 || yes.count != no.count) return false;
     Expr *condition = condition_of(arena, stmt, &before);
     for (int i = 0; i < yes.count; i++) {
-        const Stmt *other = load_to(&no, yes.loads[i]);
+        Stmt *other = load_to(arena, &no, yes.loads[i]);
         Stmt *load = other ? joined_load(arena, condition, yes.loads[i], other) : NULL;
-        if (!load || expr_uses_buf(stmt->if_.condition, written_tile(load))) return false;
+        if (!load && other && yes.count > 1) load = chosen_load(arena, condition, yes.loads[i], other);
+        if (!load || expr_uses_buf(stmt->if_.condition, written_tile(arena, other))) return false;
         block_push(arena, &loads, load);
     }
     *out = before;

@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/query.h"
+#include "passes/analysis/util.h"
 
 static bool same_element(const Element *a, const Element *b) {
     bool same = a->buf == b->buf && a->count == b->count;
@@ -157,6 +158,60 @@ bool are_independent(const Stores *stores) {
         }
     }
     return true;
+}
+
+// ---- moves of whole tiles ----
+
+// The loop stores to each element of a tile that the compiler may leave out, one time and by its own iterators.
+static bool stores_whole(const Stmt *loop, const Element *to) {
+    if (to->count != to->buf->rank || !buf_is_free(to->buf) || !is_loop_element(loop, to->count, to->indices))
+        return false;
+    for (int d = 0; d < to->count; d++) {
+        const Iter *iter = &loop->loop.iters[d];
+        if (!iter_is_plain(iter) || !expr_equal(iter->end, to->buf->shape[d])) return false;
+    }
+    return true;
+}
+
+bool tile_store(Arena *arena, const Stmt *loop, Store *store) {
+    Stores stores = {.arena = arena, .lets = subst_new(arena)};
+    if (!is_loop(loop, LOOP_PARALLEL) || loop->attrs || !collect_stores(&stores, &loop->loop.body)) return false;
+    if (stores.all.count != 1 || !are_independent(&stores)) return false;
+    *store = stores.all.items[0];
+    look_through(&stores, store);
+    return !store->guard && stores_whole(loop, &store->to);
+}
+
+const Expr *moved_element(const Expr *value) {
+    int64_t zero;
+    if (value->kind == EXPR_CAST) return moved_element(value->operand);
+    if (value->kind == EXPR_LOAD) return value;
+    if (value->kind != EXPR_SELECT) return NULL;
+    const Expr *no = value->select.no, *yes = value->select.yes;
+    bool none = no->kind == EXPR_FLOAT ? no->real == 0 : expr_const(no, &zero) && zero == 0;
+    bool other = yes->kind == EXPR_FLOAT ? yes->real == 0 : expr_const(yes, &zero) && zero == 0;
+    return none ? moved_element(yes) : other ? moved_element(no) : NULL;
+}
+
+// The value of the other type: that of what it selects.
+static Expr *converted(Arena *arena, Type type, Expr *value) {
+    if (value->type == type) return value;
+    if (value->kind != EXPR_SELECT) return e_cast(arena, type, value);
+    return e_select(arena, value->select.condition, converted(arena, type, value->select.yes),
+                    converted(arena, type, value->select.no));
+}
+
+Stmt *loop_storing(Arena *arena, const Stmt *loop, const Store *store, Buf *to) {
+    Stmt *direct = clone_stmt(arena, NULL, loop);
+    Subst *subst = subst_new(arena);
+    for (int d = 0; d < loop->loop.count; d++)
+        subst_var(subst, loop->loop.iters[d].var, e_var(arena, direct->loop.iters[d].var));
+    Expr *at[LAYOUT_MAX_RANK];
+    for (int d = 0; d < to->rank; d++) at[d] = e_var(arena, direct->loop.iters[d].var);
+    Expr *value = subst_expr(subst, converted(arena, to->type, store->value));
+    direct->loop.body = (Block){0};
+    block_push(arena, &direct->loop.body, s_store(arena, to, to->rank, at, value));
+    return direct;
 }
 
 // ---- loops in the loop ----

@@ -27,6 +27,12 @@ typedef struct Stores {
 bool collect_stores(Stores *stores, const Block *block);
 void look_through(const Stores *stores, Store *store);   // names become their values
 bool are_independent(const Stores *stores);              // they read nothing that one of them writes
+// The one store of the `parallel` loop, of all of a tile that the compiler may leave out, element by element; false: it does something else.
+bool tile_store(Arena *arena, const Stmt *loop, Store *store);
+// The load of a value that is an element, or 0, without arithmetic; NULL: it is something else.
+const Expr *moved_element(const Expr *value);
+// A loop like it that does nothing but to store that to another tile.
+Stmt *loop_storing(Arena *arena, const Stmt *loop, const Store *store, Buf *to);
 // The last statement of a block whose others are names; NULL.
 Stmt *last_behind_names(const Block *block);
 // The loop with the iterators of `for` loops that are all that it does for its own; the loop itself where there are none.
