@@ -34,6 +34,7 @@ typedef struct Branch {
 // ---- the branches ----
 
 static bool is_zero(const Expr *expr) {
+    while (expr->kind == EXPR_CAST) expr = expr->operand;
     return expr->kind == EXPR_FLOAT ? expr->real == 0 && !signbit(expr->real) : expr_is_int(expr, 0);
 }
 
@@ -66,6 +67,16 @@ static Buf *written_tile(Arena *arena, const Stmt *stmt) {
     return tile && buf_is_free(tile) ? tile : NULL;
 }
 
+// A loop that fills a tile with zeros as that fill; any other statement itself.
+static Stmt *as_fill(Arena *arena, Stmt *stmt) {
+    Store store;
+    if (!tile_store(arena, stmt, &store) || store.to.buf->scope != SCOPE_SHARED || !is_zero(store.value)) return stmt;
+    Arg args[] = {arg_region(region_whole(arena, store.to.buf)), arg_value(e_zero(arena, store.value->type))};
+    Stmt *fill = s_call(arena, OP_FILL, COUNT_OF(args), args);
+    fill->loc = stmt->loc;
+    return fill;
+}
+
 // False: the block does something else.
 static bool find_loads(Arena *arena, const Block *block, Branch *branch) {
     Subst *lets = subst_new(arena);
@@ -73,8 +84,9 @@ static bool find_loads(Arena *arena, const Block *block, Branch *branch) {
     FOR_EACH_ITEM (stmt, block) {
         if (stmt->kind == STMT_LET && expr_is_pure(stmt->let.value) && subst_let(lets, stmt->let.var, stmt->let.value))
             continue;
-        if (branch->count == MOST_LOADS || !written_tile(arena, stmt)) return false;
-        Stmt *load = clone_stmt(arena, lets, stmt);
+        Stmt *load = as_fill(arena, stmt);
+        if (branch->count == MOST_LOADS || !written_tile(arena, load)) return false;
+        load = clone_stmt(arena, lets, load);
         for (int i = 0; i < branch->count; i++)
             if (stmt_touches(arena, load, written_tile(arena, branch->loads[i])) ||
                 stmt_touches(arena, branch->loads[i], written_tile(arena, load)))
