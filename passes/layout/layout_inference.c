@@ -160,8 +160,15 @@ static void infer_gemm(Inference *inference, Item *item, bool rows) {
 
 static void infer_strict(Inference *inference) {
     join_groups(inference);
-    VEC_EACH_PTR (Item, item, &inference->items)
-        if (item->kind == ITEM_GEMM) infer_gemm(inference, item, group_wants_rows(item->group_items));
+    // An accumulator has one layout: wgmma's, which runs while others work, else mma's; fma takes any.
+    enum { BY_WGMMA, BY_MMA, BY_FMA, WAYS };
+    for (int way = 0; way < WAYS; way++)
+        VEC_EACH_PTR (Item, item, &inference->items)
+            if (item->kind == ITEM_GEMM && !item->map &&
+                way == (item->is_wgmma ? BY_WGMMA
+                        : item->mma    ? BY_MMA
+                                       : BY_FMA))
+                infer_gemm(inference, item, group_wants_rows(item->group_items));
 }
 
 // ---- common: propagation ----

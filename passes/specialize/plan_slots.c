@@ -72,9 +72,9 @@ static bool is_stored(const Func *kernel, const Buf *fragment) {
 }
 
 // Of shared memory, in all groups: if each fragment is converted to another layout, or those that are stored where the others have
-// one layout, and for additions by TMA. Results that TMA stores have staging of their own.
+// one layout or a product of another kind has them, and for additions by TMA. Results that TMA stores have staging of their own.
 static int64_t conversion_bytes(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
-    int64_t bytes = 0;
+    int64_t bytes = other_products_bytes(arena, target, kernel, how->sharers);
     bool rows = has_one_layout(kernel);
     FOR_EACH_STMT (stmt, &kernel->body) {
         bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT;

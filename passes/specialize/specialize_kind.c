@@ -346,5 +346,6 @@ int64_t specialized_shared(const Target *target, const Specialization *how, int6
 bool specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
     int64_t shared = occupancy_estimate(arena, kernel, target).shared;
     int64_t staging = specialized_staging(arena, target, kernel, how);
+    staging += other_products_bytes(arena, target, kernel, how->sharers);
     return specialized_shared(target, how, staging, shared) <= target->shared_block;
 }

@@ -43,6 +43,8 @@ static inline SpecializeKind planned_kind(const Func *kernel) {
 
 // All fragments have the layout of accumulators: no thread gets an element of another row than those of its own.
 bool has_one_layout(const Func *kernel);
+// Shared memory for fragments that products which wgmma cannot compute want in another layout, or in a tile.
+int64_t other_products_bytes(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
 // Of a kernel that gets these groups: slots for what they load, on its grid and loop. False: no more than it has.
 bool plan_slots(Arena *arena, const Target *target, Func *kernel, const Specialization *how, const Groups *groups);
 

@@ -162,6 +162,38 @@ static bool multiplies_by_wgmma(Arena *arena, const Target *target, const Stmt *
     return is_call(stmt, OP_GEMM) && !wgmma_problem(arena, target, stmt, &info);
 }
 
+// By mma.sync whose warps have the rows that wgmma's have: an accumulator of both has one layout.
+static bool multiplies_by_rows(const Target *target, const Stmt *gemm, int warpgroups) {
+    return gemm_mma(target, gemm) && region_extent(gemm_of(gemm).acc, 0) == WGMMA_ROWS * warpgroups;
+}
+
+// Layouts of such tiles may have padding, up to a power of two of columns.
+static int64_t converted_bytes(const Buf *fragment) {
+    int64_t columns = 1, last = fragment->rank > 0 ? buf_extent(fragment, fragment->rank - 1) : 1;
+    if (fragment->scope != SCOPE_FRAGMENT) return 0;
+    while (columns < last) columns *= 2;
+    return buf_elements(fragment) / last * columns * type_bytes(fragment->type);
+}
+
+static bool has_wgmma_on(Arena *arena, const Target *target, const Func *kernel, const Buf *acc) {
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (multiplies_by_wgmma(arena, target, stmt) && gemm_of(stmt).acc->buf == acc) return true;
+    return false;
+}
+
+int64_t other_products_bytes(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
+    int64_t bytes = 0;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm) || multiplies_by_wgmma(arena, target, stmt)) continue;
+        bytes += converted_bytes(gemm.b->buf);   // it goes through a tile
+        if (multiplies_by_rows(target, stmt, warpgroups)) continue;
+        bool both = has_wgmma_on(arena, target, kernel, gemm.acc->buf);   // there and back
+        bytes += converted_bytes(gemm.a->buf) + (both ? 2 : 1) * converted_bytes(gemm.acc->buf);
+    }
+    return bytes;
+}
+
 static bool read_by_threads(const RolePlan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         bool leaf = stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET ||

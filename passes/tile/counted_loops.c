@@ -75,8 +75,11 @@ bool count_while(Arena *arena, Block *block, int at) {
         first = e_var(arena, name);
     }
     Var *number = var_new(arena, var->name, VAR_ITER, var->type, var->loc);
-    Expr *trips = e_call2(arena, OP_CEILDIV, e_sub(arena, end, first), e_int_of(arena, var->type, by));
-    Stmt *counted = s_for(arena, LOOP_SERIAL, number, e_int_of(arena, var->type, 0), trips);   // below 0: no iteration
+    Expr *left = e_sub(arena, end, first), *zero = e_int_of(arena, var->type, 0);
+    bool dim = end->kind == EXPR_VAR && end->var->kind == VAR_DIM && expr_equal(first, zero);
+    if (!dim) left = e_max(arena, left, zero);   // ceildiv takes no number below 0
+    Expr *trips = e_call2(arena, OP_CEILDIV, left, e_int_of(arena, var->type, by));
+    Stmt *counted = s_for(arena, LOOP_SERIAL, number, e_int_of(arena, var->type, 0), trips);
     counted->loc = loop->loc;
     counted->loop.body = loop->while_.body;
     block->items[at] = counted;

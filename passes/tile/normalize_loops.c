@@ -299,9 +299,10 @@ static bool bounds_iter(Bounds *b, Iter *iter, const Facts *facts, Expr *low, Ex
     if (!prove(facts, e_ge(arena, iter->begin, zero)))
         return false;   // below 0 `/` rounds to 0: no iteration either way
     if (factor > 0) {
-        Expr *end =
-            e_call2(arena, OP_CEILDIV, e_sub(arena, zero, e_cast(arena, type, rest)), e_int_of(arena, type, factor));
-        iter->end = e_min(arena, iter->end, end);
+        Expr *most = e_sub(arena, zero, e_cast(arena, type, rest));
+        // ceildiv takes no number below 0
+        if (!prove(facts, e_ge(arena, e_zero(arena, rest->type), rest))) most = e_max(arena, most, zero);
+        iter->end = e_min(arena, iter->end, e_call2(arena, OP_CEILDIV, most, e_int_of(arena, type, factor)));
     } else {
         iter->begin =
             e_max(arena, iter->begin, e_over(arena, e_plus(arena, e_cast(arena, type, rest), -factor), -factor));
