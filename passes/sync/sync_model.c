@@ -62,7 +62,7 @@ typedef struct State {
 // A statement whose body is being played.
 typedef struct Frame {
     const Stmt *stmt;
-    int64_t entered, commits;   // what was played, and cp.async groups closed, before it
+    int64_t entered, commits;   // what was played, and cp.async groups closed, before it: not its own condition's reads
     bool hoists;                // what is missing within is better put before it
     bool copies;                // it starts copies: its own waits are for them too
 } Frame;
@@ -548,17 +548,20 @@ static void play_accesses(SyncModel *m, State *s, const MemAccessVec *accesses, 
     }
 }
 
-static void play_statement(SyncModel *m, State *s, Stmt *stmt) {
+// Returns when its place was passed: what it accesses itself, its condition or bounds, comes behind what stands there.
+static int64_t play_statement(SyncModel *m, State *s, Stmt *stmt) {
     const MemAccessVec *accesses = accesses_of(m, stmt);
     Sync place = {.before = stmt};
     do_sync(m, s, sync_at(m, stmt));
-    if (accesses->count == 0) return;
+    int64_t passed = ++m->played;
+    if (accesses->count == 0) return passed;
     play_accesses(m, s, accesses, false, place);
     bool own_barrier = false;
     for (int i = 0; i < accesses->count; i++) own_barrier |= accesses->items[i]->after_barrier;
-    if (!own_barrier) return;
+    if (!own_barrier) return passed;
     do_op(m, s, SYNC_BARRIER, 0, NULL);
     play_accesses(m, s, accesses, true, place);
+    return passed;
 }
 
 // ---- values ----
@@ -763,10 +766,10 @@ static bool sync_op_of(const Stmt *stmt, SyncOp *op, int64_t *groups) {
     }
 }
 
-static void enter(SyncModel *m, const Stmt *stmt) {
+static void enter(SyncModel *m, const Stmt *stmt, int64_t passed) {
     bool loop = stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
     bool hoists = loop || map_has(m->plan->commits, stmt), copies = !loop || map_has(m->copying, stmt);
-    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, ++m->played, m->commits, hoists, copies};
+    if (m->depth < DEEPEST) m->frames[m->depth] = (Frame){stmt, passed, m->commits, hoists, copies};
     m->depth++;
 }
 
@@ -779,9 +782,9 @@ static void play_stmt(SyncModel *m, State *s, Stmt *stmt) {
     }
     if (is_call(stmt, OP_MBARRIER_WAIT)) do_mbarrier_wait(m, s, stmt);
     if (attr_get(stmt->attrs, ATTR_ALONE)) take_slot(s, attr_int(stmt->attrs, ATTR_ALONE, -1));
-    play_statement(m, s, stmt);
+    int64_t passed = play_statement(m, s, stmt);
     if (is_call(stmt, OP_CLUSTER_BARRIER)) do_op(m, s, SYNC_BARRIER, 0, NULL);
-    enter(m, stmt);
+    enter(m, stmt, passed);
     switch (stmt->kind) {
     case STMT_LET:
     case STMT_VAR:
