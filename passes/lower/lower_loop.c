@@ -184,7 +184,7 @@ void lower_loop(Lower *lower, Stmt *stmt, const TileLoop *loop, int64_t first, i
     } else if (!whole) {
         emit_groups(&version, out);
     } else {
-        Stmt *choice = s_if(arena, whole);
+        Stmt *choice = s_if(arena, lower_expr(lower, whole));
         Version inside = version;
         inside.inside = true;
         emit_groups(&inside, &choice->if_.then);

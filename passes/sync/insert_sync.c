@@ -72,6 +72,45 @@ static void find_commits(Arena *arena, SyncPlan *plan, Block *block) {
     }
 }
 
+// ---- loops ----
+
+static bool loads_memory(const Expr *expr, const void *what) {
+    (void)what;
+    return expr->kind == EXPR_LOAD && is_memory(expr->load.buf);
+}
+
+// The first iterator behind others whose bounds are read from memory. 0: there is none.
+static int read_again(const Stmt *loop) {
+    for (int i = 1; i < loop->loop.count; i++) {
+        const Iter *iter = &loop->loop.iters[i];
+        if (any_expr(iter->begin, loads_memory, NULL) || any_expr(iter->end, loads_memory, NULL)) return i;
+    }
+    return 0;
+}
+
+// `for (p in 3, q in s[p])` reads its bound in each iteration of p, behind the body of the one before: it becomes two
+// loops, so that a barrier fits between them. (A `break` leaves the innermost iterator's loop in both.)
+static bool nest_loops(Arena *arena, Block *block) {
+    bool changed = false;
+    FOR_EACH_ITEM (stmt, block) {
+        if (is_leaf(stmt)) continue;
+        int outer = stmt->kind == STMT_FOR ? read_again(stmt) : 0;
+        if (outer > 0) {
+            Stmt *inner = NEW(arena, Stmt);
+            *inner = *stmt;
+            inner->attrs = NULL;
+            inner->loop.iters += outer;
+            inner->loop.count -= outer;
+            stmt->loop.count = outer;
+            stmt->loop.body = (Block){0};
+            block_push(arena, &stmt->loop.body, inner);
+            changed = true;
+        }
+        FOR_EACH_BODY (body, stmt) changed |= nest_loops(arena, body);
+    }
+    return changed;
+}
+
 // ---- pruning ----
 
 static void prune_op(SyncModel *model, Sync *sync, SyncOp op) {
@@ -330,7 +369,8 @@ static bool sync_role(PassContext *context, const Block *block, Stmt *role) {
     Arena *arena = context->arena;
     const Map *awaited = find_awaited(arena, block, role);
     if (!awaits_its_own(arena, block, role, awaited)) return false;   // lowering says so
-    bool awaits = map_count(awaited) > 0, lands = land_copies(arena, &role->role.body, awaited);
+    bool awaits = map_count(awaited) > 0, lands = nest_loops(arena, &role->role.body);
+    lands |= land_copies(arena, &role->role.body, awaited);
     if (!awaits && !needs_sync(&role->role.body) && !reuses_global(arena, role)) return lands;
     SyncPlan plan = plan_new(arena);
     if (awaits) find_commits(arena, &plan, &role->role.body);
@@ -348,8 +388,9 @@ static bool sync_roles(PassContext *context, Block *block) {
 
 bool pass_insert_sync(PassContext *context, Func *kernel) {
     Arena *arena = context->arena;
+    bool changed = nest_loops(arena, &kernel->body);
     SyncPlan plan = plan_new(arena);
     find_commits(arena, &plan, &kernel->body);
-    bool changed = complete(context, &kernel->body, NULL, &plan);
+    changed |= complete(context, &kernel->body, NULL, &plan);
     return sync_roles(context, &kernel->body) || changed;
 }

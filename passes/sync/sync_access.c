@@ -171,6 +171,12 @@ static void scratch_accesses(Arena *arena, const Stmt *reduce, MemAccessVec *out
     read->after_barrier = true;
 }
 
+// By expressions alone: indices of the operands.
+static void index_accesses(Arena *arena, const Stmt *stmt, const Stmt *visited, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = stmt, .op = OP_COUNT, .who = WHO_ALL};
+    visit_stmt(&(Visitor){.expr = collect_expr, .user = &c}, (Stmt *)visited);
+}
+
 _Static_assert(OPERAND_INDEX(MBARRIER_INIT, bar) == 0 && OPERAND_INDEX(MBARRIER_WAIT, bar) == 0 &&
                    OPERAND_INDEX(MBARRIER_ARRIVE, bar) == 0 && OPERAND_INDEX(MBARRIER_EXPECT, bar) == 0,
                "operations on an mbarrier have it first");
@@ -184,6 +190,7 @@ static bool mbarrier_accesses(Arena *arena, const Stmt *call, MemAccessVec *out)
     EXPECT(arena_failure(arena), bar && bar->buf->type == TYPE_MBARRIER, "'%s' has no mbarrier", op_info(op)->text);
     MemAccess *access = add(arena, out, call, bar->buf, waits ? WHO_ALL : WHO_ONE, true);
     set_region(access, bar);
+    index_accesses(arena, call, call, out);
     if (!first) access->update = OP_MBARRIER_ARRIVE;
     return true;
 }
@@ -213,9 +220,10 @@ static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     scratch_accesses(arena, stmt, out);
 }
 
-// One thread starts it.
+// One thread starts it, also where it comes to the place of a tile by numbers in shared memory.
 static void tma_accesses(Arena *arena, Stmt *stmt, const Stmt *copy, MemAccessVec *out) {
     CopyOp op = copy_of(copy);
+    index_accesses(arena, stmt, copy, out);
     const Region *sides[] = {op.src, op.dst};
     for (int i = 0; i < COUNT_OF(sides); i++) {
         MemAccess *access = add(arena, out, stmt, sides[i]->buf, WHO_ONE, i == 1);
