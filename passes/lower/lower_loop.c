@@ -123,7 +123,8 @@ static void emit_groups(const Version *plan, Block *out) {
     if (work) facts_assume(version.lower->facts, work, true);
     if (work && only_guarded_loads(&version)) version.padding = work;
     else body = block_if(arena, body, work);
-    if (loop.clip) body = where(&version, at_index(&version, loop.clip, version.first), body);   // the same for a group
+    Expr *clip = loop.clip ? at_index(&version, loop.clip, version.first) : NULL;   // the same for a group
+    if (clip) body = where(&version, lower_expr(version.lower, clip), body);
     if (version.first_replica && !touches_registers(&version, true)) {   // once per element is enough
         body = block_if(arena, body, version.first_replica);
         version.first_replica = NULL;

@@ -203,6 +203,12 @@ static void visited_accesses(Arena *arena, const Stmt *stmt, Stmt *visited, MemA
     visit_stmt(&(Visitor){.expr = collect_expr, .stmt = collect_stmt, .region = collect_region, .user = &c}, visited);
 }
 
+// What a copy to a clipped region reads to know where that ends.
+static void clip_accesses(Arena *arena, const TileLoop *loop, MemAccessVec *out) {
+    Collect c = {.arena = arena, .out = out, .stmt = loop->origin, .op = OP_COUNT, .who = WHO_ALL};
+    if (loop->clip) visit_expr(&(Visitor){.expr = collect_expr, .user = &c}, loop->clip);
+}
+
 static void call_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
     AwaitOp await;
     order_accesses(arena, stmt, out);
@@ -245,6 +251,7 @@ void stmt_accesses(Arena *arena, Stmt *stmt, MemAccessVec *out) {
         tma_accesses(arena, stmt, copy, out);
     } else if (tile_loop_of(arena, stmt, &loop)) {
         loop_accesses(arena, stmt, &loop, out);
+        clip_accesses(arena, &loop, out);
     } else if (stmt->kind == STMT_CALL) {
         call_accesses(arena, stmt, out);
     } else {
