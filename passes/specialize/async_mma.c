@@ -118,6 +118,10 @@ static void consume(Starter *s, Stmt *arrival) {
     for (int i = s->started.count - 1; i >= 0; i--) {
         GemmOp gemm = gemm_of(s->started.items[i].gemm);
         if (!consumes_tile(freed, gemm.a->buf) && !consumes_tile(freed, gemm.b->buf)) continue;
+        if (s->started.items[i].some) {   // in a loop that is over: the arrival is none of its iterations'
+            wait_for(s, s->started.count - 1 - i);
+            break;
+        }
         vec_push(s->arena, &s->started.items[i].consumes, arrival);
         return;
     }
