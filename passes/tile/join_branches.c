@@ -215,6 +215,8 @@ static bool join_branches_of(Arena *arena, Stmt *stmt, Block *out) {
     for (int i = 0; i < yes.count && no.count < yes.count && stmt->if_.otherwise.count == 0; i++) {
         int fill = fill_before(arena, &before, written_tile(arena, yes.loads[i]));
         if (fill < 0 || expr_uses_buf(stmt->if_.condition, written_tile(arena, yes.loads[i]))) return false;
+        FOR_EACH_EFFECT (effect, arena, yes.loads[i])   // it reads the zeros
+            if (effect->access == ACCESS_READ && effect->buf == written_tile(arena, yes.loads[i])) return false;
         no.loads[no.count++] = before.items[fill];
         block_remove(&before, fill);
     }

@@ -155,6 +155,15 @@ void convert_operands(Arena *arena, Func *kernel) {
 //
 // As a left operand it stays in registers (swap_operands.c asks for this form, and takes it only then).
 
+// Behind statements that change variables and memory it is the same.
+static bool is_stable_region(const Region *region) {
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        if (!expr_is_stable(dim->start) || (dim->extent && !expr_is_stable(dim->extent))) return false;
+    }
+    return true;
+}
+
 // The operand without the tile that the copy fills; NULL: it is something else.
 static Region *read_directly(Arena *a, const Stmt *stmt, const GemmOp *gemm) {
     CopyOp copy;
@@ -164,6 +173,7 @@ static Region *read_directly(Arena *a, const Stmt *stmt, const GemmOp *gemm) {
     bool converted = from->scope == SCOPE_SHARED && is_narrow(copy.src, copy.dst) && gemm->a->buf->type == tile->type;
     if ((!computed && !converted) || copy.src->transposed || copy.dst->transposed || !region_is_whole(copy.dst))
         return NULL;
+    if (!is_stable_region(copy.src)) return NULL;
     Region *direct = clone_region(a, NULL, copy.src);
     direct->transposed = gemm->b->transposed;
     return direct;
