@@ -8,6 +8,7 @@
 //                                   copy(S, S_read);
 //                                   transpose(S_read, S);
 //
+// Numbers that are read from the destination, also those that say where a region begins, are read first.
 // Nothing is copied where the two are provably disjoint, and where each element is read and written at one place.
 #include "frontend/sema.h"
 #include "ir/facts.h"
@@ -66,6 +67,21 @@ static Expr *value_first(Sema *s, Expr *value, Span span) {
     return e_var(s->arena, var);
 }
 
+// Where a region begins and ends, too: another thread may have written the element that says it.
+static void bounds_first(Sema *s, Arg *arg, const Buf *written, Span span) {
+    const Region *region = arg->region;
+    Region *fixed = NULL;
+    for (int d = 0; region && d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        bool start = expr_uses_buf(dim->start, written), extent = dim->extent && expr_uses_buf(dim->extent, written);
+        if (!start && !extent) continue;
+        if (!fixed) fixed = clone_region(s->arena, NULL, region);
+        if (start) fixed->dims[d].start = value_first(s, dim->start, span);
+        if (extent) fixed->dims[d].extent = value_first(s, dim->extent, span);
+    }
+    if (fixed) arg->region = fixed;
+}
+
 void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span) {
     if (s->context != IN_BLOCK || s->verbatim || !op_is(op, OP_CLASS_TILE)) return;
     for (int w = 0; w < count; w++)
@@ -73,6 +89,7 @@ void separate_operands(Sema *s, OpId op, int count, Arg *args, Span span) {
             const Region *written = args[w].region, *read = args[r].region;
             Expr *value = args[r].value;
             if (written && value && expr_uses_buf(value, written->buf)) args[r].value = value_first(s, value, span);
+            if (written && op_operand(op, w)->access != ACCESS_READ) bounds_first(s, &args[r], written->buf, span);
             if (r == w || !written || !read || written->buf != read->buf || region_rank(read) == 0) continue;
             if (op_operand(op, w)->access == ACCESS_READ || op_operand(op, r)->access != ACCESS_READ) continue;
             const Facts *facts = facts_new(s->arena, s->func);
