@@ -150,6 +150,7 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           ("attention D=64 BM=192 BN=64 CAUSAL=true", "sm_90a", False, 58, "barrier(wg + 4, 128);"): ENTERED,
           ("attend__D_64__BM_192__tiles", "sm_90a", False, 74, "barrier(wg + 4, 128);"): ENTERED,
           ("gemm_residual BM=128 BN=64 STAGES=2 BK=64", "sm_90a", False, 23, "bulk_commit();"): JOINED,
+          ("gemm_grouped BM=128 BN=64 BK=64 STAGES=2", "sm_90a", False, 23, "bulk_commit();"): JOINED,
           **{("gemm_fp8 BM=128 BN=64 STAGES=2 BK=128" + variant, "sm_90a", False, number, "bulk_commit();"): JOINED
              for variant, number in (("", 23), (" (one of several)", 26), (" (one of several)", 28))},
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
@@ -347,8 +348,6 @@ CASES = [
          target="sm_90a", source="lit/passes/multicast.tile"),
     *(Case("corner", [f"BM={rows}"], [f"test corner (M = {m}, N = 64, K = {k}, BM = {rows}) tolerance 1e-2;" for m, k in ((rows, 64), (400, 1600))],
            target="sm_90a", source="programs/small_products.tile", kernel="corner") for rows in (64, 192)),
-    Case("weighted", [], [f"test weighted (M = {m}, K = {k}) tolerance 1e-2;" for m, k in ((64, 64), (150, 904))],
-         target="sm_90a", source="programs/small_products.tile", kernel="weighted"),
     Case("gated", [], [f"test gated (M = {m}, N = {n}, K = {k}) tolerance 2e-2;" for m, n, k in ((256, 128, 64), (256, 128, 448), (640, 264, 200))],
          target="sm_90a", source="programs/multicast.tile", kernel="gated"),
     Case("weighted_sums", [], [f"test weighted_sums (P = {p}, M = 32, N = {n}) tolerance 1e-5;" for p, n in ((1, 64), (3, 128), (2, 448))]
