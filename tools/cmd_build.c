@@ -275,7 +275,7 @@ static bool build_inside(Build *b, const Target **targets) {
     b->options.llvm = b->emit >> LLVM & 1;
     b->loader = tool_loader(tool, targets[0]);
     if (!loader_open(&b->loader, b->path) || !tool_record(tool, b->path, &b->loader)) return false;
-    b->loader.launch = b->launch;
+    b->loader.launch = b->launch, b->loader.problem = launch_problem;
     b->loader.variants = (int)b->variants;
     b->loader.shape = b->launch ? b->launch->values : NULL;
     for (int i = 0; targets[i]; i++) {

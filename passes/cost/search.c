@@ -190,23 +190,31 @@ static bool adds_matrix(const Func *kernel) {
 }
 
 // Clusters of CTAs that share loads. Without costs a launch would take them always.
-static void compare_multicast(TileSearch *search, TileChoice *choice, const Func *kernel, TileCandidate tile,
-                              bool is_shared) {
-    static const int clusters[][2] = {{2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}};
+static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandidate tile) {
+    static const int clusters[][2] = {{2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}};
+    Func *kernel = tile.sharing;
     int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster;
     if (grid_cluster(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
     for (int c = 0; c < COUNT_OF(clusters); c++) {
         for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = clusters[c][d];
         if (multicast_problem(search->arena, search->target, kernel) || !specialized_steps(search->arena, kernel))
             continue;
-        tile.cost = is_shared ? cost_shared_tile(search->arena, search->target, kernel)
-                              : cost_pingpong(search->arena, search->target, kernel, 1);
+        tile.cost = tile.by_two ? cost_shared_tile(search->arena, search->target, kernel)
+                                : cost_pingpong(search->arena, search->target, kernel, 1);
         add_candidate(search, choice, &choice->multicasts, &tile);
     }
     for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = 1;
 }
 
-static void compare(TileSearch *search, TileChoice *choice, const Func *source, int combination) {
+static int64_t slot_bytes(const Occupancy *estimate) {
+    int64_t bytes = 0;
+    VEC_EACH (const OccupancyBuffer, buffer, &estimate->buffers)
+        if (buffer->stages > 1) bytes += buffer->bytes / buffer->stages;
+    return bytes;
+}
+
+// Out: what shared memory the combination takes.
+static RingSize compare(TileSearch *search, TileChoice *choice, const Func *source, int combination) {
     const Func *kernel = as_streamed(search->arena, source);
     Answer answer = answer_of(search, kernel);
     if (choice->tiles.count == 0) choice->repacks = repack_stores(search->arena, search->target, kernel);
@@ -216,30 +224,31 @@ static void compare(TileSearch *search, TileChoice *choice, const Func *source, 
                           .ring = answer.estimate.shared,
                           .slots = slots_of(&answer.estimate),
                           .split = 1};
+    RingSize ring = {.slots = tile.slots, .slot = slot_bytes(&answer.estimate)};
     if (is_cooperative_by_loop(&answer.how)) {
         compare_cooperative(search, choice, &answer, tile);
-        return;
+        ring.other = true;
+        return ring;
     }
     bool is_shared = is_shared_tile(search, &answer);
-    if (!is_shared && !is_pingpong(search, &answer)) return;
-    if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return;
+    if (!is_shared && !is_pingpong(search, &answer)) return ring;
+    if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return ring;
+    ring.shared = shared_with(search, &answer, pingpong_barriers(tile.slots));
     tile.cost = is_shared ? cost_shared_tile(search->arena, search->target, answer.kernel)
                           : cost_pingpong(search->arena, search->target, answer.kernel, 1);
     specialized_tile(kernel, &tile.m, &tile.n);
-    if (is_shared) {
-        tile.fallback = false;   // whose threads would hold twice as much as those of the others
-        add_candidate(search, choice, &choice->tiles, &tile);
-        if (answer.kernel == kernel && kernel_split(source).kind == SPLIT_NONE)
-            compare_multicast(search, choice, kernel, tile, true);
-        return;
-    }
+    tile.by_two = is_shared;
+    if (kernel_split(source).kind == SPLIT_NONE) tile.sharing = (Func *)answer.kernel;
+    if (is_shared) tile.fallback = false;   // whose threads would hold twice as much as those of the others
     add_candidate(search, choice, &choice->tiles, &tile);
-    if (kernel_split(source).kind != SPLIT_NONE) return;   // one in a source is kept
+    if (is_shared || !tile.sharing) return ring;   // a split in a source is kept
+    tile.sharing = NULL;
+    if (split_bytes(kernel) > 0) ring.split = tile.ring + split_bytes(kernel);
     compare_splits(search, choice, kernel, answer.kernel, tile);
-    if (answer.kernel == kernel) compare_multicast(search, choice, kernel, tile, false);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel))
         add_candidate(search, choice, &choice->splits, &tile);
+    return ring;
 }
 
 // The sizes that people compare count as several others: as one, 1024 cubed had 0.66 of the speed before; as ten, 128 x 8192 x 8192
@@ -477,23 +486,90 @@ static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *can
     }
 }
 
-static void keep_tiles(const TileSearch *search, TileChoice *choice) {
+static void append_tiles(const TileSearch *search, const TileVec *from, TileVec *to) {
+    VEC_EACH (const TileCandidate, tile, from) vec_push(search->arena, to, *tile);
+}
+
+static void keep_tiles(TileSearch *search, TileChoice *choice) {
+    VEC_EACH (const TileCandidate, tile, &choice->tiles)
+        if (tile->sharing) compare_clusters(search, choice, *tile);
+    append_tiles(search, &choice->tiles, &choice->candidates);
+    append_tiles(search, &choice->multicasts, &choice->candidates);
+    append_tiles(search, &choice->splits, &choice->candidates);
     keep_few(search, choice);
     keep_more(search, choice, &choice->multicasts, MOST_MULTICASTS);
     keep_more(search, choice, &choice->splits, MOST_SPLITS);
 }
 
+static void count_tiles(TileSearch *search) {
+    search->tile_count = 1;
+    VEC_EACH_PTR (TileChoice, choice, &search->choices)
+        if (choice->tiles.count > search->tile_count) search->tile_count = choice->tiles.count;
+}
+
 bool tile_search_decide(TileSearch *search) {
     bool more = false;
-    if (search->tile_count < 1) search->tile_count = 1;
     VEC_EACH_PTR (TileChoice, choice, &search->choices) {
         if (choice->decided) continue;
         more = choice->decided = true;
         if (choice->tiles.count > 0 && choice->by_rows) order_cooperative(choice);
         else keep_tiles(search, choice);
-        if (choice->tiles.count > search->tile_count) search->tile_count = choice->tiles.count;
+        choice->kept = choice->tiles;
     }
+    count_tiles(search);
     return more;
+}
+
+// ---- one launch ----
+//
+// Of a kernel that is compiled for one launch all tiles are compared, with clusters and splits: some hundred, where an artefact for any
+// launch keeps MOST_VARIANTS. (240 products, of the fastest tile's time: all of them 1.04, 34 of them 1.10.)
+
+static const TileCandidate *last_tile(const TileChoice *choice) {
+    return &choice->kept.items[choice->kept.count - 1];
+}
+
+// What the kernel's variants are chosen by; NULL: not by these costs, or there are variants of several choices.
+static TileChoice *only_choice(const TileSearch *search, const char *kernel) {
+    TileChoice *only = NULL;
+    VEC_EACH_PTR (TileChoice, choice, &search->choices) {
+        if (strcmp(choice->kernel, kernel) != 0 || choice->tiles.count == 0) continue;
+        if (only || choice->candidates.count == 0 || last_tile(choice)->rate > 0) return NULL;
+        only = choice;
+    }
+    return only;
+}
+
+bool tile_search_probe(TileSearch *search, const char *kernel) {
+    TileChoice *choice = only_choice(search, kernel);
+    if (!choice) return false;
+    choice->tiles = (TileVec){0};
+    vec_push(search->arena, &choice->tiles, *last_tile(choice));
+    count_tiles(search);
+    return true;
+}
+
+void tile_search_keep(TileSearch *search, const char *kernel, const TileProblem *problem) {
+    TileChoice *choice = only_choice(search, kernel);
+    double least = COST_NEVER;
+    const TileCandidate *best = NULL;
+    choice->tiles = (TileVec){0};
+    VEC_EACH (const TileCandidate, tile, &choice->candidates) {
+        LaunchCost cost = launch_cost(search->target, tile);
+        double clocks = cost_clocks(&cost, problem->extents, problem->multiprocessors);
+        if (clocks < least) least = clocks, best = tile;
+    }
+    const TileCandidate *last = last_tile(choice);
+    bool is_last = !best || (best->combination == last->combination && best->split == last->split &&
+                             memcmp(best->cluster, last->cluster, sizeof best->cluster) == 0);
+    if (!is_last) vec_push(search->arena, &choice->tiles, *best);
+    vec_push(search->arena, &choice->tiles, *last);
+    count_tiles(search);
+}
+
+void tile_search_keep_all(TileSearch *search) {
+    VEC_EACH_PTR (TileChoice, choice, &search->choices) choice->tiles = choice->kept;
+    count_tiles(search);
 }
 
 bool tile_search_chooses(const TileSearch *search, const char *kernel) {
@@ -517,8 +593,8 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         TileChoice *choice = tile_choice(search, kernel);
         if (!choice->decided) {
-            compare(search, choice, kernel, combination);
-            return next;
+            RingSize ring = compare(search, choice, kernel, combination);
+            return next_combination(search, choice, kernel, &ring, combination);
         }
         int last = choice->tiles.count - 1, tile = search->tile_index < last ? search->tile_index : last;
         if (last >= 0) return choice->tiles.items[tile].combination;

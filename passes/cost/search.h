@@ -41,6 +41,19 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
 // tiles of each. True: elaborate `tile_count` times more, with `tile_index` from 0; each time every such kernel takes
 // its next tile (or its last one again).
 bool tile_search_decide(TileSearch *search);
+// The problem of a launch: the extents of its cost (target/launch_cost.h), and the device's multiprocessors.
+typedef struct TileProblem {
+    int64_t extents[COST_EXTENTS];
+    int multiprocessors;
+} TileProblem;
+
+// For one launch, after tile_search_decide. The kernel keeps its last tile alone, of which the launch's extents can be asked.
+// False: its tiles are not chosen by such extents.
+bool tile_search_probe(TileSearch *search, const char *kernel);
+// Then: of all tiles that were compared, the kernel keeps the fastest for this problem; behind it the last one, which has the
+// variants without TMA.
+void tile_search_keep(TileSearch *search, const char *kernel, const TileProblem *problem);
+void tile_search_keep_all(TileSearch *search);   // those that tile_search_decide kept again
 // After tile_search_decide: whether this kernel keeps tiles from which a launch chooses.
 bool tile_search_chooses(const TileSearch *search, const char *kernel);
 // Adds the kernels of the other elaborations to those of the first, with conditions by which a launch takes the

@@ -27,6 +27,10 @@ extern const int64_t search_problems[ALL_PROBLEMS][3];
 
 typedef struct TileCandidate {
     int combination;   // its number in the search
+    // Of a tile whose CTAs may share loads: its kernel, as it will be specialized, and whether two warpgroups compute the tile. What it
+    // costs in clusters is asked of the tiles that remain, not of each combination. NULL: they may not.
+    Func *sharing;
+    bool by_two;
     int64_t m, n, ring,
         slots;   // tile of C; bytes of shared memory of the multi-buffered tiles, and their number of stages
     PingpongCost cost;
@@ -43,6 +47,20 @@ typedef struct TileCandidate {
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 
+// The values of the last tunable, if it is the number of slots (search_depths.c).
+typedef struct SlotDepths {
+    VEC(int64_t) values;   // in order of the combinations
+    const char *others;    // the other tunables, while values are added
+    bool known, differ;    // all values are there; a loop has another number of slots
+} SlotDepths;
+
+// What a combination takes of shared memory.
+typedef struct RingSize {
+    bool other;              // not by these rules: a cooperative kernel
+    int64_t slots, slot;     // slots of the ring; bytes of each
+    int64_t shared, split;   // in all: of a ping-pong tile, and as partial sums of split-K need; 0: it is none
+} RingSize;
+
 struct TileChoice {
     const char *key, *kernel;
     bool decided;
@@ -51,6 +69,9 @@ struct TileChoice {
     TileVec splits;       // candidates with split-K
     bool by_rows;         // cooperative: one tile per number of rows
     RepackStores repacks;
+    TileVec candidates;   // when it is decided: all of the three
+    TileVec kept;         // the tiles that were decided on
+    SlotDepths depths;
 };
 
 bool is_swapped(const TileCandidate *tile);   // the product of its tile is the transposed one
@@ -61,3 +82,6 @@ void add_copies(const Target *target, const int64_t bytes[2], int launches, Laun
 
 // The choice of a source kernel; variants of one name (other line or condition) have their own.
 TileChoice *tile_choice(TileSearch *search, const Func *kernel);
+
+// The combination to compare behind this one: the next, or behind those that have fewer slots than fit.
+int next_combination(const TileSearch *search, TileChoice *choice, const Func *kernel, const RingSize *ring, int combination);

@@ -187,21 +187,45 @@ static void drop_others(Chooser *c) {
     module->funcs.count = count;
 }
 
-bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, bool lowered) {
-    Chooser c = {.module = module, .target = target, .asked = asked, .arena = module->arena};
-    const LaunchDevice device = {.multiprocessors = multiprocessors_of(&c), .max_grid = target->max_grid};
-    const LaunchArg *args = asked->args;
-    int count = asked->count;
+// What the launch would do, and its entry and arguments. False: reported.
+static bool dispatch(Chooser *c, Launch *launch) {
+    const LaunchFor *asked = c->asked;
+    const LaunchDevice device = {.multiprocessors = multiprocessors_of(c), .max_grid = c->target->max_grid};
+    c->plan = plan_of(c);
+    if (!c->plan) return false;
+    c->entry = asked->kernel ? plan_entry(c->plan, asked->kernel) : &c->plan->entries.items[0];
+    if (!c->entry) diag(c->module->sink, NOWHERE, T_NO_ENTRY, asked->kernel);
+    if (!c->entry || (!asked->args && !values_fit(c))) return false;
+    c->args = asked->args, c->count = asked->count;
+    if (!c->args && !(c->args = make_args(c, &c->count))) return false;
+    return plan_dispatch(c->arena, c->module->sink, c->plan, c->entry, c->count, c->args, &device, (LaunchMemory){0},
+                         launch);
+}
+
+static Chooser chooser_of(Module *module, const Target *target, const LaunchFor *asked) {
+    return (Chooser){.module = module, .target = target, .asked = asked, .arena = module->arena};
+}
+
+bool launch_problem(Module *module, const Target *target, const LaunchFor *asked, const char **kernel,
+                    TileProblem *problem) {
+    Chooser c = chooser_of(module, target, asked);
     Launch launch;
-    c.plan = plan_of(&c);
-    if (!c.plan) return false;
-    c.entry = asked->kernel ? plan_entry(c.plan, asked->kernel) : &c.plan->entries.items[0];
-    if (!c.entry) diag(module->sink, NOWHERE, T_NO_ENTRY, asked->kernel);
-    if (!c.entry || (!args && !values_fit(&c)) || (!args && !(args = make_args(&c, &count)))) return false;
-    if (!plan_dispatch(c.arena, module->sink, c.plan, c.entry, count, args, &device, (LaunchMemory){0}, &launch))
-        return false;
+    int said = diag_count(module->sink);
+    bool known = module->funcs.count > 0 && dispatch(&c, &launch) && launch.variant && launch.clocks >= 0;
+    diag_truncate(module->sink, said);
+    if (!known || has_unaligned_rows(&c)) return false;
+    const Func *func = module->funcs.items[function_of(&c, launch.variant)];
+    *kernel = func->name;
+    problem->multiprocessors = multiprocessors_of(&c);
+    memcpy(problem->extents, launch.extents, sizeof problem->extents);
+    return func->kind == FUNC_KERNEL;
+}
+
+bool keep_chosen(Module *module, const Target *target, const LaunchFor *asked, bool lowered) {
+    Chooser c = chooser_of(module, target, asked);
+    Launch launch;
+    if (!dispatch(&c, &launch)) return false;
     c.kept = NEW_ARRAY(c.arena, bool, module->funcs.count + 1);
-    c.count = count, c.args = args;
     keep(&c, launch.variant, lowered);
     VEC_EACH (const Action, action, &launch.actions) keep(&c, action->variant, lowered);
     drop_others(&c);

@@ -103,6 +103,22 @@ static Module *elaborate_tiles(Loader *loader, Arena *arena, const ElaborateOpti
     return modules[0];
 }
 
+// For one launch: of all tiles, not only of those that an artefact for any launch keeps. NULL: the launch takes none of them by costs
+// of its extents, or an error.
+static Module *elaborate_for_launch(Loader *loader, Arena *arena, const ElaborateOptions *options,
+                                    const char *wanted, TileSearch *search) {
+    const char *kernel;
+    TileProblem problem;
+    int diags = diag_count(loader->sink);
+    if (!tile_search_probe(search, wanted)) return NULL;
+    Module *module = elaborate_tiles(loader, arena, options, search);
+    bool known = module && loader->problem(module, loader->target, loader->launch, &kernel, &problem);
+    diag_truncate(loader->sink, diags);
+    if (!known || strcmp(kernel, wanted) != 0) return NULL;
+    tile_search_keep(search, wanted, &problem);
+    return elaborate_tiles(loader, arena, options, search);
+}
+
 static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count, const Define *defines,
                                  const char *only) {
     TileSearch search = {.arena = arena, .target = loader->target, .most = loader->variants};
@@ -116,7 +132,11 @@ static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count,
     Module *module = elaborate(loader->syntax, arena, loader->failure, loader->sink, &options);
     if (tile_search_decide(&search)) {
         diag_truncate(loader->sink, diags);
-        module = elaborate_tiles(loader, arena, &options, &search);
+        const char *wanted = loader->launch ? loader->launch->kernel : NULL;
+        if (loader->launch && !wanted && module) wanted = module->funcs.items[0]->name;
+        module = wanted ? elaborate_for_launch(loader, arena, &options, wanted, &search) : NULL;
+        if (!module) tile_search_keep_all(&search);
+        if (!module) module = elaborate_tiles(loader, arena, &options, &search);
     }
     if (search.tried > 0 && !search.settled) {   // replaces the message of elaborate
         diag_truncate(loader->sink, diags);

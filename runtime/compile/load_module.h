@@ -35,6 +35,7 @@ typedef struct Loader {
     const RecordValues *shape;   // the only shape that the code will run with; NULL: any
     int variants;                // TileSearch.most
     const LaunchFor *launch;     // the only launch that is compiled for; NULL: any
+    LaunchProblem *problem;      // launch_problem, which programs without a code generator lack; with a launch
     VEC(RecordedTile) tiles;     // added by the last load_module
     VEC(ImportedFile) imports;   // all that were read
     int test_choice;   // 1 + index: keep only the tests of this choice; 0: the tests that fit the chosen values

@@ -334,8 +334,7 @@ static bool serves(Choice *c, const PlanVariant *v) {
 }
 
 // The clocks that the cost of a variant predicts; COST_NEVER: its arguments differ, or the cost has no value.
-static double clocks_of(Choice *c, const PlanVariant *v) {
-    int64_t extents[COST_EXTENTS];
+static double clocks_of(Choice *c, const PlanVariant *v, int64_t extents[COST_EXTENTS]) {
     const char *why;
     if (!v->cost || bind_variant(c, v)) return COST_NEVER;
     for (int i = 0; i < COST_EXTENTS; i++)
@@ -345,8 +344,9 @@ static double clocks_of(Choice *c, const PlanVariant *v) {
 
 // Of the variants from `at` on that are compared, the cheapest that serves; NULL: none.
 static const PlanVariant *cheapest(Choice *c, const PlanVariant *first) {
+    int64_t extents[COST_EXTENTS];
     double *clocks = NEW_ARRAY(c->r->arena, double, first->compared);
-    for (int i = 0; i < first->compared; i++) clocks[i] = clocks_of(c, &first[i]);
+    for (int i = 0; i < first->compared; i++) clocks[i] = clocks_of(c, &first[i], extents);
     for (int asked = 0; asked < first->compared; asked++) {
         int least = cost_least(clocks, first->compared);
         if (serves(c, &first[least])) return &first[least];
@@ -365,7 +365,7 @@ static bool choose(Dispatcher *r, const PlanEntry *entry, int count, const Launc
         const PlanVariant *v = &entry->variants.items[i];
         bool found = v->compared > 1 ? cheapest(&c, v) != NULL : serves(&c, v);
         if (!found) continue;
-        if (r->depth == 1) r->out->clocks = frame->variant->cost ? clocks_of(&c, frame->variant) : -1;
+        if (r->depth == 1) r->out->clocks = frame->variant->cost ? clocks_of(&c, frame->variant, r->out->extents) : -1;
         frame->scope.cache = NULL;   // later steps bind names, so values may change
         return true;
     }

@@ -236,6 +236,7 @@ typedef struct Launch {
     int64_t zeroed;               // bytes of zeroed scratch, in the workspace or outside
     const PlanVariant *variant;   // the entry's, that was chosen; NULL from the launch cache
     double clocks;                // that its cost predicts; negative: it has none
+    int64_t extents[COST_EXTENTS];   // of its cost
 } Launch;
 
 // Memory for scratch; both addresses are 256-byte aligned.

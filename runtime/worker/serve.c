@@ -65,7 +65,7 @@ static Loader loader_of(Answer *answer, const Target *target, Record *record, Re
     }
     for (int64_t i = 0; i < request->shape_count; i++) vec_push(job->arena, shape, request->shape[i]);
     if (request->for_shape) loader.shape = shape;
-    if (request->for_launch) loader.launch = launch_of(answer, shape);
+    if (request->for_launch) loader.launch = launch_of(answer, shape), loader.problem = launch_problem;
     return loader;
 }
 
