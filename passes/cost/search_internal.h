@@ -69,7 +69,7 @@ struct TileChoice {
     TileVec splits;       // candidates with split-K
     bool by_rows;         // cooperative: one tile per number of rows
     RepackStores repacks;
-    TileVec candidates;   // when it is decided: all of the three
+    TileVec candidates;   // when it is decided: all of the three, and clusters that are for one launch alone
     TileVec kept;         // the tiles that were decided on
     SlotDepths depths;
 };
