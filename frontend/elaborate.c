@@ -128,8 +128,8 @@ static Module *elaborate_mode(Syntax *syntax, Arena *arena, Failure *failure, Di
     force_consts(s);
     if (diag_errors(sink) == before) elaborate_all(s);
     if (s->options->only && item_named(syntax, s->options->only) < 0) unknown_entry(s, s->options->only);
-    if (diag_errors(sink) > before || !verify_module(s->module, !verbatim)) return NULL;
-    return s->module;
+    if (diag_errors(sink) > before) return NULL;
+    return s->options->again || verify_module(s->module, !verbatim) ? s->module : NULL;
 }
 
 Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink, const ElaborateOptions *options) {

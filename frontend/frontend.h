@@ -57,6 +57,9 @@ typedef struct ElaborateOptions {
     FitsFn fits;        // NULL: the first combination
     void *user;
     int test_choice;   // 1 + index of syntax_test_choices: its tests alone; 0: those that these values serve
+    // The module was elaborated and verified with other values of tunables: kernels that have some are verified as `fits` is asked
+    // of them, the rest is the same.
+    bool again;
 } ElaborateOptions;
 
 // The module for these values. Without a value for a compile-time name: one variant for each distinct value in the

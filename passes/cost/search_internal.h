@@ -84,4 +84,5 @@ void add_copies(const Target *target, const int64_t bytes[2], int launches, Laun
 TileChoice *tile_choice(TileSearch *search, const Func *kernel);
 
 // The combination to compare behind this one: the next, or behind those that have fewer slots than fit.
-int next_combination(const TileSearch *search, TileChoice *choice, const Func *kernel, const RingSize *ring, int combination);
+int next_combination(const TileSearch *search, TileChoice *choice, const Func *kernel, const RingSize *ring,
+                     int combination);

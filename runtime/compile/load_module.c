@@ -94,8 +94,10 @@ static void report_too_large(Loader *loader, Arena *arena, int count, const Defi
 // Elaborates once for each tile that the search keeps, and merges the modules. NULL: reported.
 static Module *elaborate_tiles(Loader *loader, Arena *arena, const ElaborateOptions *options, TileSearch *search) {
     Module **modules = NEW_ARRAY(arena, Module *, search->tile_count);
+    ElaborateOptions each = *options;
     for (search->tile_index = 0; search->tile_index < search->tile_count; search->tile_index++) {
-        Module *module = elaborate(loader->syntax, arena, loader->failure, loader->sink, options);
+        each.again = search->tile_index > 0;
+        Module *module = elaborate(loader->syntax, arena, loader->failure, loader->sink, &each);
         if (!module) return NULL;
         modules[search->tile_index] = module;
     }
@@ -105,8 +107,8 @@ static Module *elaborate_tiles(Loader *loader, Arena *arena, const ElaborateOpti
 
 // For one launch: of all tiles, not only of those that an artefact for any launch keeps. NULL: the launch takes none of them by costs
 // of its extents, or an error.
-static Module *elaborate_for_launch(Loader *loader, Arena *arena, const ElaborateOptions *options,
-                                    const char *wanted, TileSearch *search) {
+static Module *elaborate_for_launch(Loader *loader, Arena *arena, const ElaborateOptions *options, const char *wanted,
+                                    TileSearch *search) {
     const char *kernel;
     TileProblem problem;
     int diags = diag_count(loader->sink);

@@ -252,7 +252,7 @@ void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile,
             attr_set_ints(module->arena, &variant->attrs, ATTR_TILE_VARIANT, 0, NULL);
             attr_set_ints(module->arena, &variant->attrs, ATTR_TUNED_FOR, 0, NULL);
             attr_remove(&variant->attrs, ATTR_WITH_FALLBACK);   // the other tiles serve what it does not
-            if (variants == 1) variant->cost = NULL;   // where it was measured it is taken
+            if (variants == 1) variant->cost = NULL;            // where it was measured it is taken
             vec_push(module->arena, &merged.funcs, variant);
         }
         added |= here;

@@ -232,10 +232,10 @@ typedef struct Action {
 
 typedef struct Launch {
     VEC(Action) actions;
-    int64_t workspace;            // bytes of scratch in the workspace
-    int64_t zeroed;               // bytes of zeroed scratch, in the workspace or outside
-    const PlanVariant *variant;   // the entry's, that was chosen; NULL from the launch cache
-    double clocks;                // that its cost predicts; negative: it has none
+    int64_t workspace;               // bytes of scratch in the workspace
+    int64_t zeroed;                  // bytes of zeroed scratch, in the workspace or outside
+    const PlanVariant *variant;      // the entry's, that was chosen; NULL from the launch cache
+    double clocks;                   // that its cost predicts; negative: it has none
     int64_t extents[COST_EXTENTS];   // of its cost
 } Launch;
 
