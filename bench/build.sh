@@ -54,7 +54,10 @@ one() {
     shift 2
     for define in "$@"; do
         name=$name-$define
-        flags+=(-D "$define")
+        case $define in
+            for=*) define=${define#for=} && flags+=(--for "${define//:/=}") ;;   # for=M:128,N:64,K:64
+            *) flags+=(-D "$define") ;;
+        esac
     done
     if log=$("$tilec" build "$here/../$file" --only="$kernel" --target="$target" --no-lines "${flags[@]}" -o "$out/$name.cubin" 2>&1); then
         echo "$name"

@@ -173,12 +173,19 @@ def problems(kind, seed, count, shard=(1, 1)):
     return [(number, problem(kind, seed, number)) for number in range(count) if (number // len(STRATA)) % shards == index - 1]
 
 
-def artefacts(chosen):
-    """What build.sh has to compile, as lines of its list."""
+def launch(p):
+    """The setting of an artefact for this product alone."""
+    m, n, k = p.shape
+    return f"for=M:{m},N:{n},K:{k}"
+
+
+def artefacts(chosen, alone=False):
+    """What build.sh has to compile, as lines of its list; `alone`: an artefact for each problem."""
     lines = set()
     for p in chosen:
         name, file = KERNELS.get(p.bench, (p.bench, f"examples/{p.bench}.tile"))
         settings = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in p.fixed]
+        settings += [launch(p)] if alone else []
         lines.add(" ".join([name, file, *settings]))
     return sorted(lines)
 

@@ -40,11 +40,14 @@ def parse():
     arguments.add_argument("--out", type=pathlib.Path, default=HERE / "out")
     arguments.add_argument("--list", action="store_true", help="the problems")
     arguments.add_argument("--artefacts", action="store_true", help="the lines for build.sh that the problems need")
+    arguments.add_argument("--alone", action="store_true", help="products: an artefact for each problem, compiled for it alone (`--for`)")
     arguments.add_argument("--report", nargs="+", type=pathlib.Path, metavar="FILE", help="figures of the rows in these files")
     arguments.add_argument("-v", "--verbose", action="store_true", help="how long each step takes")
     options = arguments.parse_args()
     if not options.kind and not options.report:
         arguments.error("which kind?")
+    if options.alone and options.kind not in PRODUCTS:
+        arguments.error("--alone is for products")
     options.shard = tuple(map(int, options.shard.split("/")))
     if not 1 <= options.shard[0] <= options.shard[1]:
         arguments.error("--shard is I/N, with I from 1 to N")
@@ -101,6 +104,21 @@ def attention_any():
                               "flash": peer(SDPBackend.FLASH_ATTENTION, causal, q, k, v)})
 
 
+def alone(folder, setting):
+    """The artefacts that were compiled for one problem, by the names that they have without it."""
+    import bench
+
+    class Alone(bench.Artefacts):
+        def __init__(self):
+            super().__init__(folder)
+            self.names = [name.removesuffix(f"-{setting}") for name in self.names if name.endswith(f"-{setting}")]
+
+        def artefact(self, name):
+            return super().artefact(f"{name}-{setting}")
+
+    return Alone()
+
+
 def run(options, plan):
     import bench
     import measure
@@ -116,6 +134,7 @@ def run(options, plan):
     baselines = {folder.name: bench.Artefacts.of_baseline(folder) for folder in options.baseline}
     options.out.mkdir(parents=True, exist_ok=True)
     name = "shapes" if options.shapes else f"{options.set}-{options.shard[0]}of{options.shard[1]}"
+    name += "-alone" if options.alone else ""
     file = options.out / f"suite-{options.kind}-{name}.json"
     table, start, left = [], time.monotonic(), 0
     for number, problem in plan:
@@ -123,6 +142,8 @@ def run(options, plan):
             left += 1
             continue
         row = {}
+        if options.alone:
+            artefacts = alone(options.cubins, problems.launch(problem))
         try:
             row = bench.row_of(BENCHES[problem.bench], problem.shape, artefacts, options, baselines)
         except Exception as error:   # one problem's failure does not take the others along
@@ -161,7 +182,7 @@ def main():
     else:
         plan = chosen(options)
         if options.list or options.artefacts:
-            print("\n".join(problems.artefacts(p for _, p in plan) if options.artefacts else
+            print("\n".join(problems.artefacts((p for _, p in plan), options.alone) if options.artefacts else
                             [f"{number:4} {p.stratum:16} {p}" for number, p in plan]))
             return 0
         rows, status = run(options, plan)
