@@ -230,6 +230,11 @@ static bool expr_is_float(const Expr *e, double value) {   // tells -0 from 0
     return e->kind == EXPR_FLOAT && e->real == value && signbit(e->real) == signbit(value);
 }
 
+bool expr_is_zero(const Expr *e) {
+    while (e->kind == EXPR_CAST) e = e->operand;
+    return expr_is_int(e, 0) || expr_is_float(e, 0);
+}
+
 static bool exprs_equal(int count, Expr *const *a, Expr *const *b) {
     for (int i = 0; i < count; i++)
         if (!expr_equal(a[i], b[i])) return false;

@@ -46,6 +46,7 @@ Expr *e_over(Arena *arena, Expr *a, int64_t n);
 Expr *e_rem(Arena *arena, Expr *a, int64_t n);
 
 bool expr_is_int(const Expr *e, int64_t value);   // the integer constant `value`
+bool expr_is_zero(const Expr *e);                 // 0, or 0.0 but not -0.0, through casts
 bool expr_const(const Expr *e, int64_t *value);   // an integer constant
 bool expr_equal(const Expr *a, const Expr *b);    // structurally, without places
 

@@ -72,6 +72,7 @@ Region *clone_region(Arena *arena, Subst *subst, const Region *region);
 bool expr_uses_var(const Expr *expr, const Var *var);
 bool expr_reads_memory(const Expr *expr);      // any load
 bool expr_is_stable(const Expr *expr);         // the value changes only where it is bound: no memory, no `var`
+bool region_is_stable(const Region *region);   // so do its starts and extents
 bool expr_must_not_repeat(const Expr *expr);   // a call inside may be evaluated only once (op_must_not_repeat)
 bool expr_writes_memory(const Expr *expr);     // an atomic inside
 bool expr_uses_buf(const Expr *expr, const Buf *buf);

@@ -96,6 +96,14 @@ bool expr_is_stable(const Expr *expr) {
     return !expr_reads_memory(expr) && !any_expr(expr, is_mutable, NULL);
 }
 
+bool region_is_stable(const Region *region) {
+    for (int d = 0; d < region->count; d++) {
+        const RegionDim *dim = &region->dims[d];
+        if (!expr_is_stable(dim->start) || (dim->extent && !expr_is_stable(dim->extent))) return false;
+    }
+    return true;
+}
+
 static bool must_not_repeat(const Expr *e, const void *what) {
     (void)what;
     return e->kind == EXPR_CALL && op_must_not_repeat(e->call.op);

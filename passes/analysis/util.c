@@ -73,8 +73,7 @@ bool buf_is_free(const Buf *buf) {
 
 bool is_zero_fill(const Stmt *stmt) {
     FillOp fill;
-    if (!match_fill(stmt, &fill) || !region_is_whole(fill.dst)) return false;
-    return fill.value->kind == EXPR_FLOAT ? fill.value->real == 0 : expr_is_int(fill.value, 0);
+    return match_fill(stmt, &fill) && region_is_whole(fill.dst) && expr_is_zero(fill.value);
 }
 
 bool is_computed(const Expr *expr, const void *what) {

@@ -85,16 +85,12 @@ int fill_end(const Block *block, int at, const Buf *buf) {
 
 // ---- loads ----
 
-static bool is_zero(const Expr *expr) {
-    return expr->kind == EXPR_FLOAT ? expr->real == 0 : expr_is_int(expr, 0);
-}
-
 // A loop that moves elements of read-only tensors to a whole tile.
 static bool is_gather(const Stmt *stmt) {
     const Stmt *store = is_loop(stmt, LOOP_PARALLEL) ? gathering_store(stmt) : NULL;
     if (!store || store->store.buf->scope != SCOPE_SHARED || !fills_whole(stmt, store->store.buf)) return false;
     const Expr *value = store->store.value;
-    if (value->kind == EXPR_SELECT && is_zero(value->select.no)) value = value->select.yes;
+    if (value->kind == EXPR_SELECT && expr_is_zero(value->select.no)) value = value->select.yes;
     if (value->kind == EXPR_CAST) value = value->operand;
     return value->kind == EXPR_LOAD && !stmt_any_expr(stmt, is_computed, NULL);
 }

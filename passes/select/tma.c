@@ -510,10 +510,16 @@ const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, 
     if (!gemm_wgmma(target, gemm, n, info))
         return info->n ? "wgmma has no instruction for so many columns" : types_problem(arena, gemm);
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
-    if (op.acc->buf->layout && via_of(gemm) == VIA_NONE) return "the source gives its accumulator a layout: leave it out";
+    if (op.acc->buf->layout && via_of(gemm) == VIA_NONE)
+        return "the source gives its accumulator a layout: leave it out";
     if (!region_is_whole(op.acc)) return "the accumulator must be a whole fragment: declare one for each product";
     const char *why = operand_problem(arena, gemm, info, false);
     return why ? why : operand_problem(arena, gemm, info, true);
+}
+
+bool wgmma_computes(Arena *arena, const Target *target, const Stmt *stmt) {
+    WgmmaInfo info;
+    return is_call(stmt, OP_GEMM) && !wgmma_problem(arena, target, stmt, &info);
 }
 
 const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {

@@ -89,6 +89,7 @@ enum { ORDER_BARRIER = 8 };
 const char *gemm_extent_problem(Arena *arena, const Stmt *gemm, int m, int n, int k);
 // For a gemm with operands in shared memory (the left one also in registers), with acc [m, n] in registers.
 const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info);
+bool wgmma_computes(Arena *arena, const Target *target, const Stmt *stmt);   // a gemm without such a problem
 // The panels of its left or right operand in shared memory.
 const char *wgmma_panels_problem(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, bool right, TmaPanels *out);
 // The same as wgmma_problem to be read: with the numbers, where an extent of the tile is the reason.

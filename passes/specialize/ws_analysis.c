@@ -157,11 +157,6 @@ static bool share_barriers(const RoleTile *a, const RoleTile *b) {
     return true;
 }
 
-static bool multiplies_by_wgmma(Arena *arena, const Target *target, const Stmt *stmt) {
-    WgmmaInfo info;
-    return is_call(stmt, OP_GEMM) && !wgmma_problem(arena, target, stmt, &info);
-}
-
 // By mma.sync whose warps have the rows that wgmma's have: an accumulator of both has one layout.
 static bool multiplies_by_rows(const Target *target, const Stmt *gemm, int warpgroups) {
     return gemm_mma(target, gemm) && region_extent(gemm_of(gemm).acc, 0) == WGMMA_ROWS * warpgroups;
@@ -177,7 +172,7 @@ static int64_t converted_bytes(const Buf *fragment) {
 
 static bool has_wgmma_on(Arena *arena, const Target *target, const Func *kernel, const Buf *acc) {
     FOR_EACH_STMT (stmt, &kernel->body)
-        if (multiplies_by_wgmma(arena, target, stmt) && gemm_of(stmt).acc->buf == acc) return true;
+        if (wgmma_computes(arena, target, stmt) && gemm_of(stmt).acc->buf == acc) return true;
     return false;
 }
 
@@ -185,7 +180,7 @@ int64_t other_products_bytes(Arena *arena, const Target *target, const Func *ker
     int64_t bytes = 0;
     FOR_EACH_STMT (stmt, &kernel->body) {
         GemmOp gemm;
-        if (!match_gemm(stmt, &gemm) || multiplies_by_wgmma(arena, target, stmt)) continue;
+        if (!match_gemm(stmt, &gemm) || wgmma_computes(arena, target, stmt)) continue;
         bytes += converted_bytes(gemm.b->buf);   // it goes through a tile
         if (multiplies_by_rows(target, stmt, warpgroups)) continue;
         bool both = has_wgmma_on(arena, target, kernel, gemm.acc->buf);   // there and back
@@ -199,7 +194,7 @@ static bool read_by_threads(const RolePlan *plan, const Buf *buf) {
         bool leaf = stmt->kind == STMT_CALL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_LET ||
                     stmt->kind == STMT_STORE;
         if (!leaf) continue;
-        bool by_wgmma = multiplies_by_wgmma(plan->arena, plan->target, stmt);
+        bool by_wgmma = wgmma_computes(plan->arena, plan->target, stmt);
         if (!by_wgmma && filled_tile(plan, stmt) != buf && stmt_uses_buf(stmt, buf)) return true;
         SKIP_BODY(stmt);
     }
@@ -647,7 +642,7 @@ int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kerne
     bool all = true;
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (!is_call(stmt, OP_GEMM)) continue;
-        bool by_wgmma = multiplies_by_wgmma(arena, target, stmt);
+        bool by_wgmma = wgmma_computes(arena, target, stmt);
         if (by_wgmma) rows = gcd64(rows, region_extent(gemm_of(stmt).acc, 0));
         all &= by_wgmma;
     }

@@ -37,13 +37,11 @@ static bool is_direct_way(const Func *kernel, const CopyOp *in, const CopyOp *ou
     return from == SCOPE_FRAGMENT ? to == SCOPE_GLOBAL : to == SCOPE_SHARED || from == SCOPE_SHARED;
 }
 
-// All of it is there, and its starts mean the same behind the statements between.
-static bool is_stable_region(const Region *region) {
-    for (int d = 0; d < region->count; d++) {
-        const RegionDim *dim = &region->dims[d];
-        if (!expr_is_stable(dim->start) || (dim->extent && !expr_is_int(dim->extent, dim->tile))) return false;
-    }
-    return true;
+// All of it is there, and it means the same behind the statements between.
+static bool is_whole_tile(const Region *region) {
+    for (int d = 0; d < region->count; d++)
+        if (region->dims[d].extent && !expr_is_int(region->dims[d].extent, region->dims[d].tile)) return false;
+    return region_is_stable(region);
 }
 
 // Statements from there on that use the tile: of the grid's body, where the tile's values from before are read before.
@@ -59,7 +57,7 @@ static int uses_from(Arena *arena, const Func *kernel, const Block *block, int a
 // does.
 static int reader_of(Arena *arena, const Func *kernel, const Block *block, int at) {
     const Buf *from = buf_root(copy_of(block->items[at]).src->buf), *tile = copy_of(block->items[at]).dst->buf;
-    if (uses_from(arena, kernel, block, at, tile) != 2 || !is_stable_region(copy_of(block->items[at]).src)) return -1;
+    if (uses_from(arena, kernel, block, at, tile) != 2 || !is_whole_tile(copy_of(block->items[at]).src)) return -1;
     for (int i = at + 1; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (stmt->kind != STMT_DECL && stmt_touches(arena, stmt, tile)) return i;

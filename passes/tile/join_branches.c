@@ -21,7 +21,6 @@
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/tile/loop_stores.h"
 #include "passes/tile/tile.h"
-#include <math.h>
 #include <string.h>
 
 enum { MOST_LOADS = 8 };   // of a branch
@@ -33,14 +32,9 @@ typedef struct Branch {
 
 // ---- the branches ----
 
-static bool is_zero(const Expr *expr) {
-    while (expr->kind == EXPR_CAST) expr = expr->operand;
-    return expr->kind == EXPR_FLOAT ? expr->real == 0 && !signbit(expr->real) : expr_is_int(expr, 0);
-}
-
 static bool is_zeros(const Stmt *stmt) {
     FillOp fill;
-    return match_fill(stmt, &fill) && !stmt->attrs && is_zero(fill.value) && fill.dst->buf->scope == SCOPE_SHARED;
+    return match_fill(stmt, &fill) && !stmt->attrs && expr_is_zero(fill.value) && fill.dst->buf->scope == SCOPE_SHARED;
 }
 
 // A loop that moves elements of tensors to all of a tile, whatever names and conversions it has: those go by themselves.
@@ -70,7 +64,8 @@ static Buf *written_tile(Arena *arena, const Stmt *stmt) {
 // A loop that fills a tile with zeros as that fill; any other statement itself.
 static Stmt *as_fill(Arena *arena, Stmt *stmt) {
     Store store;
-    if (!tile_store(arena, stmt, &store) || store.to.buf->scope != SCOPE_SHARED || !is_zero(store.value)) return stmt;
+    if (!tile_store(arena, stmt, &store) || store.to.buf->scope != SCOPE_SHARED || !expr_is_zero(store.value))
+        return stmt;
     Arg args[] = {arg_region(region_whole(arena, store.to.buf)), arg_value(e_zero(arena, store.value->type))};
     Stmt *fill = s_call(arena, OP_FILL, COUNT_OF(args), args);
     fill->loc = stmt->loc;

@@ -92,10 +92,8 @@ static void to_tile(StmtMapper *mapper, Stmt *stmt, Block *out) {
 }
 
 static bool all_can_be_wgmma(Arena *arena, const Target *target, const Func *kernel) {
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        WgmmaInfo info;
-        if (is_call(stmt, OP_GEMM) && wgmma_problem(arena, target, stmt, &info)) return false;
-    }
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_call(stmt, OP_GEMM) && !wgmma_computes(arena, target, stmt)) return false;
     return true;
 }
 
@@ -155,15 +153,6 @@ void convert_operands(Arena *arena, Func *kernel) {
 //
 // As a left operand it stays in registers (swap_operands.c asks for this form, and takes it only then).
 
-// Behind statements that change variables and memory it is the same.
-static bool is_stable_region(const Region *region) {
-    for (int d = 0; d < region->count; d++) {
-        const RegionDim *dim = &region->dims[d];
-        if (!expr_is_stable(dim->start) || (dim->extent && !expr_is_stable(dim->extent))) return false;
-    }
-    return true;
-}
-
 // The operand without the tile that the copy fills; NULL: it is something else.
 static Region *read_directly(Arena *a, const Stmt *stmt, const GemmOp *gemm) {
     CopyOp copy;
@@ -173,7 +162,7 @@ static Region *read_directly(Arena *a, const Stmt *stmt, const GemmOp *gemm) {
     bool converted = from->scope == SCOPE_SHARED && is_narrow(copy.src, copy.dst) && gemm->a->buf->type == tile->type;
     if ((!computed && !converted) || copy.src->transposed || copy.dst->transposed || !region_is_whole(copy.dst))
         return NULL;
-    if (!is_stable_region(copy.src)) return NULL;
+    if (!region_is_stable(copy.src)) return NULL;
     Region *direct = clone_region(a, NULL, copy.src);
     direct->transposed = gemm->b->transposed;
     return direct;

@@ -33,7 +33,6 @@
 #include "passes/select/tma.h"
 #include "passes/tile/loop_stores.h"
 #include "passes/tile/tile.h"
-#include <math.h>
 
 typedef struct Raising {
     Arena *arena;
@@ -143,11 +142,6 @@ static void assume_inside(const Raising *r, const Element *element) {
     }
 }
 
-static bool is_zero(const Expr *expr) {
-    while (expr->kind == EXPR_CAST) expr = expr->operand;
-    return expr->kind == EXPR_FLOAT ? expr->real == 0 && !signbit(expr->real) : expr_is_int(expr, 0);
-}
-
 // Each value of the one type is one of the other.
 static bool holds_exactly(Type wide, Type narrow) {
     if (type_bits(wide) <= type_bits(narrow) || narrow == TYPE_BOOL) return false;
@@ -169,8 +163,8 @@ static Expr *loaded_value(Arena *arena, Expr *value, SelectedVec *selects) {
     bool converted = false;
     while (value->kind != EXPR_LOAD) {
         if (value->kind == EXPR_SELECT) {
-            bool holds = is_zero(value->select.no);
-            if (!holds && !is_zero(value->select.yes)) return NULL;
+            bool holds = expr_is_zero(value->select.no);
+            if (!holds && !expr_is_zero(value->select.yes)) return NULL;
             vec_push(arena, selects, ((Selected){value->select.condition, holds}));
             value = holds ? value->select.yes : value->select.no;
         } else if (value->kind == EXPR_CAST) {
@@ -366,8 +360,7 @@ static void raise_loop(void *user, Stmt *stmt, const Facts *facts) {
 
 static void find_fills(Raising *r, const Block *block) {
     for (int i = 0; i < block->count; i++) {
-        if (i > 0 && is_zero_fill(block->items[i - 1]) && is_zero(fill_of(block->items[i - 1]).value))
-            map_put(r->fills, block->items[i], block->items[i - 1]);
+        if (i > 0 && is_zero_fill(block->items[i - 1])) map_put(r->fills, block->items[i], block->items[i - 1]);
         FOR_EACH_BODY (body, block->items[i]) find_fills(r, body);
     }
 }
