@@ -255,7 +255,7 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     for (int combination = 0, tried = 0; !fits; tried++) {
         int diags = diag_count(s->sink), asked = combination;
         if (!verify_func(s->module, func, true)) break;   // the source is wrong, whatever fits
-        combination = s->options->fits(s->options->user, s->module, func, asked);
+        combination = s->options->fits(s->options->user, s->module, func, asked, sizes[count - 1]);
         fits = combination == asked;
         if (!fits) diag_truncate(s->sink, diags);
         if (fits || tried == MOST_FITTED || !pick(count, sizes, combination, picks)) break;

@@ -234,6 +234,8 @@ static RingSize compare(TileSearch *search, TileChoice *choice, const Func *sour
         return ring;
     }
     bool is_shared = is_shared_tile(search, &answer);
+    ring.other = is_shared;
+    ring.too_large = answer.how.kind == WS_PINGPONG && !is_pingpong(search, &answer);
     if (!is_shared && !is_pingpong(search, &answer)) return ring;
     if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return ring;
     ring.shared = shared_with(search, &answer, pingpong_barriers(tile.slots));
@@ -596,7 +598,7 @@ bool tile_search_chooses(const TileSearch *search, const char *kernel) {
     return false;
 }
 
-int tile_search_check(void *user, Module *module, Func *kernel, int combination) {
+int tile_search_check(void *user, Module *module, Func *kernel, int combination, int last) {
     TileSearch *search = user;
     const int fits = combination, next = combination + 1;
     (void)module;
@@ -612,7 +614,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination)
         TileChoice *choice = tile_choice(search, kernel);
         if (!choice->decided) {
             RingSize ring = compare(search, choice, kernel, combination);
-            return next_combination(search, choice, kernel, &ring, combination);
+            return next_combination(search, choice, kernel, &ring, combination, last);
         }
         int last = choice->tiles.count - 1, tile = search->tile_index < last ? search->tile_index : last;
         if (last >= 0) return choice->tiles.items[tile].combination;

@@ -36,7 +36,7 @@ typedef struct TileSearch {
 } TileSearch;
 
 // The `fits` callback of elaborate(): returns `combination` to take it, the next number to see another one.
-int tile_search_check(void *user, Module *module, Func *kernel, int combination);
+int tile_search_check(void *user, Module *module, Func *kernel, int combination, int last);
 // For kernels that will be warp-specialized, tile_search_check visits all combinations; this function then keeps a few
 // tiles of each. True: elaborate `tile_count` times more, with `tile_index` from 0; each time every such kernel takes
 // its next tile (or its last one again).

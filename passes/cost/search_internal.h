@@ -47,19 +47,20 @@ typedef struct TileCandidate {
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 
-// The values of the last tunable, if it is the number of slots (search_depths.c).
-typedef struct SlotDepths {
-    VEC(int64_t) values;   // in order of the combinations
-    const char *others;    // the other tunables, while values are added
-    bool known, differ;    // all values are there; a loop has another number of slots
-} SlotDepths;
-
 // What a combination takes of shared memory.
 typedef struct RingSize {
-    bool other;              // not by these rules: a cooperative kernel
+    bool other;              // not by these rules: warpgroups that share a tile
+    bool too_large;          // it would be a ping-pong tile
     int64_t slots, slot;     // slots of the ring; bytes of each
     int64_t shared, split;   // in all: of a ping-pong tile, and as partial sums of split-K need; 0: it is none
 } RingSize;
+
+// What the combinations show that differ in the last tunable alone, the first group of them (search_depths.c).
+typedef struct SlotDepths {
+    VEC(int64_t) slots;   // in order of the combinations
+    RingSize ring;        // of the first ping-pong tile among them
+    bool differ;          // the tunable is more than the number of slots
+} SlotDepths;
 
 struct TileChoice {
     const char *key, *kernel;
@@ -85,4 +86,4 @@ TileChoice *tile_choice(TileSearch *search, const Func *kernel);
 
 // The combination to compare behind this one: the next, or behind those that have fewer slots than fit.
 int next_combination(const TileSearch *search, TileChoice *choice, const Func *kernel, const RingSize *ring,
-                     int combination);
+                     int combination, int last);

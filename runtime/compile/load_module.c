@@ -118,7 +118,9 @@ static Module *elaborate_for_launch(Loader *loader, Arena *arena, const Elaborat
     diag_truncate(loader->sink, diags);
     if (!known || strcmp(kernel, wanted) != 0) return NULL;
     tile_search_keep(search, wanted, &problem);
-    return elaborate_tiles(loader, arena, options, search);
+    module = elaborate_tiles(loader, arena, options, search);
+    if (!module) diag_truncate(loader->sink, diags);
+    return module;
 }
 
 static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count, const Define *defines,
@@ -135,7 +137,7 @@ static Module *elaborate_fitting(Loader *loader, Arena *arena, int define_count,
     if (tile_search_decide(&search)) {
         diag_truncate(loader->sink, diags);
         const char *wanted = loader->launch ? loader->launch->kernel : NULL;
-        if (loader->launch && !wanted && module) wanted = module->funcs.items[0]->name;
+        if (loader->launch && !wanted && module && module->funcs.count > 0) wanted = module->funcs.items[0]->name;
         module = wanted ? elaborate_for_launch(loader, arena, &options, wanted, &search) : NULL;
         if (!module) tile_search_keep_all(&search);
         if (!module) module = elaborate_tiles(loader, arena, &options, &search);

@@ -59,7 +59,8 @@ typedef struct Fits {
     int calls, step;   // how far to go on
 } Fits;
 
-static int fits(void *user, Module *module, Func *kernel, int combination) {
+static int fits(void *user, Module *module, Func *kernel, int combination, int last) {
+    (void)last;
     Fits *f = user;
     (void)module;
     f->calls++;
