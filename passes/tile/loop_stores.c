@@ -183,14 +183,11 @@ bool tile_store(Arena *arena, const Stmt *loop, Store *store) {
 }
 
 const Expr *moved_element(const Expr *value) {
-    int64_t zero;
     if (value->kind == EXPR_CAST) return moved_element(value->operand);
     if (value->kind == EXPR_LOAD) return value;
     if (value->kind != EXPR_SELECT) return NULL;
     const Expr *no = value->select.no, *yes = value->select.yes;
-    bool none = no->kind == EXPR_FLOAT ? no->real == 0 : expr_const(no, &zero) && zero == 0;
-    bool other = yes->kind == EXPR_FLOAT ? yes->real == 0 : expr_const(yes, &zero) && zero == 0;
-    return none ? moved_element(yes) : other ? moved_element(no) : NULL;
+    return expr_is_zero(no) ? moved_element(yes) : expr_is_zero(yes) ? moved_element(no) : NULL;
 }
 
 // The value of the other type: that of what it selects.
