@@ -8,6 +8,7 @@
 //     cost_pingpong        clocks of a ping-pong kernel
 //     cost_cooperative     clocks of a cooperative kernel
 //     search               compares combinations, keeps a few tiles
+//     search_depths        passes over combinations with fewer slots than fit
 //     merge_variants       the kept tiles as variants of a kernel, with their conditions
 //
 // The search runs during elaboration (runtime/compile/load_module.c calls it), so before all passes.

@@ -60,9 +60,9 @@ typedef struct Fits {
 } Fits;
 
 static int fits(void *user, Module *module, Func *kernel, int combination, int last) {
-    (void)last;
     Fits *f = user;
     (void)module;
+    (void)last;
     f->calls++;
     return tuned(kernel, "A") * tuned(kernel, "B") <= f->most ? combination : combination + f->step;
 }
