@@ -116,7 +116,7 @@ class Kernel:
         return launch
 
     def _variant(self, args):
-        """What a launch with these arguments takes: "gemm__3 BM=64 BN=128 BK=64 STAGES=8"."""
+        """What a launch with these arguments takes: "gemm__3 BM=64 BN=128 BK=64 STAGES=8 [2, 1]"."""
         library, artefact, diagnostics = self.artefact.launcher, self.artefact, ctypes.c_void_p()
         selection = _Selection(size=ctypes.sizeof(_Selection))
         multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
@@ -124,9 +124,11 @@ class Kernel:
                                              ctypes.byref(selection), ctypes.byref(diagnostics)), diagnostics)
         symbol = (selection.symbol or b"").decode()
         tuned, names = {}, []   # a list has the names of the variant before
-        for variant in (v for entry in artefact.entries.values() for v in entry["variants"]):
+        for variant in (v for entry in artefact.entries.values() for v in entry["variants"] if isinstance(v, dict)):
             values = variant.get("tuned", {})
             names = list(values) if isinstance(values, dict) else names
             if variant.get("symbol") == symbol:
                 tuned = values if isinstance(values, dict) else dict(zip(names, values))
-        return " ".join([symbol, *(f"{name}={value}" for name, value in tuned.items())])
+        chosen = self.entry["variants"][selection.variant]   # a list: the variant before, in that cluster
+        cluster = chosen if isinstance(chosen, list) else chosen.get("cluster")
+        return " ".join([symbol, *(f"{name}={value}" for name, value in tuned.items()), *([str(cluster)] if cluster else [])])

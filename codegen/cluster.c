@@ -15,25 +15,37 @@ static Value emit_peer_load(Gen *gen, const OpCall *call) {
     return from_memory(gen, type, load);
 }
 
-// With .cluster the assembler puts a fence of all memory before the arrival. By assembly, since LLVM has no such form.
-static void emit_peer_arrive(Gen *gen, const OpCall *call) {
-    LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
-    Value address =
-        CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, ARG_PLACE(gen, call, PEER_ARRIVE, bar)),
-             emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, rank)));
-    Value args[] = {LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, ""), NULL};
-    bool counts = HAS_ARG(call, PEER_ARRIVE, count);
-    if (counts) args[1] = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, count));
-    const char *arrive = gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0]"
-                                            : "mbarrier.arrive.shared::cluster.b64 _, [$0]";
-    build_asm(gen, arena_printf(gen->arena, "%s%s;", arrive, counts ? ", $1" : ""),
-              counts ? "l,r,~{memory}" : "l,~{memory}", gen->types.none, counts ? 2 : 1, args);
-}
-
 static Value peer_address(Gen *gen, Region *place, Value rank) {
     LLVMTypeRef pointer = LLVMPointerTypeInContext(gen->llvm.context, CLUSTER_SPACE);
     Value address = CALL(gen, "llvm.nvvm.mapa.shared.cluster", pointer, place_address(gen, place), rank);
     return LLVMBuildPtrToInt(gen->builder, address, gen->types.i64, "");
+}
+
+// With .cluster the assembler puts a fence of all memory before the arrival. By assembly, since LLVM has no such form.
+static void arrive_at_peer(Gen *gen, const OpCall *call, Value condition) {
+    Value rank = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, rank)), args[3];
+    int count = 0, at_condition = 0;
+    args[count++] = peer_address(gen, ARG_PLACE(gen, call, PEER_ARRIVE, bar), rank);
+    const char *arrive = gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0]"
+                                            : "mbarrier.arrive.shared::cluster.b64 _, [$0]";
+    bool counts = HAS_ARG(call, PEER_ARRIVE, count);
+    if (counts) args[count++] = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, count));
+    const char *text = arena_printf(gen->arena, "%s%s;", arrive, counts ? ", $1" : "");
+    if (condition) {
+        at_condition = count;
+        args[count++] = LLVMBuildZExt(gen->builder, condition, gen->types.i32, "");
+        text = arena_printf(gen->arena, "{ .reg .pred p; setp.ne.b32 p, $%d, 0; @p %s }", at_condition, text);
+    }
+    static const char *const operands[] = {"l,~{memory}", "l,r,~{memory}", "l,r,r,~{memory}"};
+    build_asm(gen, text, operands[count - 1], gen->types.none, count, args);
+}
+
+static void emit_peer_arrive(Gen *gen, const OpCall *call) {
+    arrive_at_peer(gen, call, NULL);
+}
+
+void emit_peer_arrival_if(Gen *gen, const OpCall *call, Value condition) {
+    arrive_at_peer(gen, call, condition);
 }
 
 static void emit_peer_store(Gen *gen, const OpCall *call) {

@@ -4,6 +4,7 @@
 //     A_map: tensormap @tma(A, ...)     ->   .param .align 64 .b8 A_map[128], read where it is
 #include "codegen/gen.h"
 #include "ir/rewrite.h"
+#include "ir/schedule.h"
 #include <llvm-c/Analysis.h>
 #include <stdio.h>
 #include <string.h>
@@ -140,11 +141,12 @@ static void bind_params(Gen *gen, const Func *kernel) {
         else bind_scalar(gen, param->var, index);
     }
     for (int i = 0; i < kernel->dims.count; i++, index++) bind_scalar(gen, kernel->dims.items[i], index);
+    if (gen->cluster.chosen) gen->cluster.logs = LLVMGetParam(gen->kernel.function, (unsigned)index);
 }
 
 static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
     int count = kernel->params.count + kernel->dims.count;
-    LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 1);
+    LLVMTypeRef *types = NEW_ARRAY(gen->arena, LLVMTypeRef, count + 2);
     for (int i = 0; i < kernel->params.count; i++) {
         Param *param = &kernel->params.items[i];
         types[i] = param->buf ? gen->types.global_pointer : scalar_param_type(gen, param->var);
@@ -152,12 +154,13 @@ static LLVMTypeRef kernel_type(Gen *gen, const Func *kernel) {
     for (int i = 0; i < kernel->dims.count; i++) {
         types[kernel->params.count + i] = scalar_param_type(gen, kernel->dims.items[i]);
     }
+    if (gen->cluster.chosen) types[count++] = gen->types.i32;
     return LLVMFunctionType(gen->types.none, types, (unsigned)count, 0);
 }
 
 // In the order of kernel_type; each begins at a multiple of its alignment.
 static int64_t param_bytes(const Func *kernel) {
-    int64_t bytes = 0;
+    int64_t bytes = chooses_cluster(func_grid(kernel)) ? type_bytes(TYPE_I64) : 0;
     for (int i = 0; i < kernel->params.count + kernel->dims.count; i++) {
         const Param *param = i < kernel->params.count ? &kernel->params.items[i] : NULL;
         Type type = !param       ? kernel->dims.items[i - kernel->params.count]->type
@@ -177,6 +180,14 @@ static void set_attribute(Gen *gen, const char *key, const char *value) {
     LLVMAddAttributeAtIndex(gen->kernel.function, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, attribute);
 }
 
+// One of the shapes that a launch chooses among is a CTA alone.
+static bool runs_alone(Gen *gen, const Stmt *grid) {
+    ClusterShapes shapes = grid_cluster_shapes(gen->arena, grid);
+    VEC_EACH (const ClusterShape, shape, &shapes)
+        if (shape->extents[0] * shape->extents[1] == 1) return true;
+    return false;
+}
+
 static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     set_attribute(gen, "nvvm.reqntid",
                   arena_printf(gen->arena, "%lld,1,1", (long long)(gen->kernel.threads / gen->cluster.ctas)));
@@ -191,7 +202,10 @@ static void set_launch_attributes(Gen *gen, const Stmt *grid) {
     EXPECT(gen->failure, cluster[1] <= 1 && cluster[2] <= 1, "a cluster of %d x %d x %d", cluster[0], cluster[1],
            cluster[2]);   // cluster-grid made it one dim
     int64_t ctas = gen->cluster.ctas > 1 ? gen->cluster.ctas : cluster[0];
-    if (ctas > 1) set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)ctas));
+    // 0: the launch says it, but there is one. (Else barriers ask whether there is.)
+    if (gen->cluster.chosen && runs_alone(gen, grid)) return;
+    if (gen->cluster.chosen) set_attribute(gen, "nvvm.cluster_dim", "0,0,0");
+    else if (ctas > 1) set_attribute(gen, "nvvm.cluster_dim", arena_printf(gen->arena, "%lld,1,1", (long long)ctas));
 }
 
 static const Stmt *grid_of(Gen *gen, const Func *kernel) {
@@ -223,6 +237,7 @@ static void start_kernel(Gen *gen, const Func *kernel, const Stmt *grid) {
     gen->registers = (RegisterState){.arrays = map_new(arena)};
     gen->cluster = (ClusterState){.ctas = grid_blocks(grid),
                                   .started = grid_blocks(grid) == 1,
+                                  .chosen = chooses_cluster(grid),
                                   .scope = attr_get(kernel->attrs, ATTR_CLUSTER_SCOPE)};
     lay_out_shared(arena, kernel, gen->address.shared_offsets, &bytes);
     if (gen->cluster.ctas > gen->target->cluster_most) {

@@ -164,6 +164,8 @@ typedef struct RegisterState {
 typedef struct ClusterState {
     int64_t ctas;   // that share a tile
     bool started;   // all of them are known to run
+    bool chosen;    // the launch chooses its shape, ...
+    Value logs;     // and gives the logarithms of the extents, in the last parameter
     bool scope;     // @cluster_scope
 } ClusterState;
 
@@ -236,7 +238,7 @@ bool emit_step(Gen *gen, Expr *comparison, Step *out);
 Value fit_bits(Gen *gen, Value value, int bits, bool nonnegative);   // i32 <-> i64, for values that fit
 // Of an element in global or shared memory; `key` stands for the access in the program.
 Value memory_address(Gen *gen, Buf *buf, int count, Expr *const *indices, const void *key);
-Value tensor_base(Gen *gen, const Buf *buf);             // the address of a parameter
+Value tensor_base(Gen *gen, const Buf *buf);          // the address of a parameter
 Value place_address(Gen *gen, const Region *place);   // of a region's first element, global or shared
 Value peer_place(Gen *gen, const Region *place, Value rank, int64_t *alignment);   // in that CTA of the cluster
 Value place_units(Gen *gen, const Region *place);   // of one in shared memory, as matrix descriptors count it, i32
@@ -335,7 +337,8 @@ unsigned scope_id(Gen *gen, const char *word);   // LLVM's synchronisation scope
 // ---- async.c, cluster.c ----
 void prefetch_tensor_maps(Gen *gen, const Func *kernel);
 void prefetch_elected(Gen *gen, const Block *arm);   // at the head of a branch: the maps by which it loads
-void emit_arrival_if(Gen *gen, const OpCall *call, Value condition);   // mbarrier_arrive of one arrival
+void emit_arrival_if(Gen *gen, const OpCall *call, Value condition);        // mbarrier_arrive of one arrival
+void emit_peer_arrival_if(Gen *gen, const OpCall *call, Value condition);   // peer_arrive
 
 // ---- wgmma.c ----
 bool is_wgmma(const Stmt *stmt);                        // wgmma, its fence, commit or wait

@@ -418,6 +418,15 @@ static Value emit_launched(Gen *gen, const char *name) {
     return call_named(gen, name, gen->types.i32, 0, NULL);
 }
 
+// Of the launch's shape the logarithms are a parameter, a byte each: a division by a power of two is a shift then, and what special
+// registers say of the cluster lies in constants that no cache holds when a kernel begins.
+static Value emit_cluster_extent(Gen *gen, int64_t name) {
+    enum { BITS = 8 };
+    Value log = name == 0 ? LLVMBuildAnd(gen->builder, gen->cluster.logs, const_i32(gen, (1 << BITS) - 1), "")
+                          : LLVMBuildLShr(gen->builder, gen->cluster.logs, const_i32(gen, BITS), "");
+    return LLVMBuildShl(gen->builder, const_i32(gen, 1), log, "");
+}
+
 static bool is_number_of_blocks(Gen *gen, const Expr *call) {
     return gen->kernel.grid_extent->kind == EXPR_CALL && expr_equal(call, gen->kernel.grid_extent);
 }
@@ -434,6 +443,7 @@ Value emit_math(Gen *gen, Expr *call) {
     case OP_CEILDIV: return emit_ceildiv(gen, call);
     case OP_FMA: return emit_fma(gen, call);
     case OP_IEEE: return emit_exact(gen, call);
+    case OP_CLUSTER_EXTENT: return emit_cluster_extent(gen, ARG(call, CLUSTER_EXTENT, name).value->integer);
     case OP_SMS: return emit_launched(gen, "llvm.nvvm.read.ptx.sreg.nsmid");
     case OP_ALIGNED: return emit_aligned(gen, call);
     case OP_ABS:

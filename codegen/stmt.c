@@ -164,15 +164,17 @@ static const Stmt *predicated_arrival(const Stmt *stmt) {
     if (then->count != 1 || stmt->if_.otherwise.count) return NULL;
     const Stmt *arrive = then->items[0];
     if (arrive->kind == STMT_IF) return predicated_arrival(arrive);
-    bool predicated = is_call(arrive, OP_MBARRIER_ARRIVE) && attr_get(arrive->attrs, ATTR_PREDICATED);
-    return predicated && arrive->call.count == 1 ? arrive : NULL;
+    bool own = is_call(arrive, OP_MBARRIER_ARRIVE) && arrive->call.count == 1;
+    bool predicated = (own || is_call(arrive, OP_PEER_ARRIVE)) && attr_get(arrive->attrs, ATTR_PREDICATED);
+    return predicated ? arrive : NULL;
 }
 
 static void emit_predicated(Gen *gen, const Stmt *stmt, const Stmt *arrive, Value condition) {
     OpCall call = call_of(arrive);
     for (const Stmt *inner = stmt->if_.then.items[0]; inner != arrive; inner = inner->if_.then.items[0])
         condition = LLVMBuildAnd(gen->builder, condition, emit_expr(gen, inner->if_.condition), "");
-    emit_arrival_if(gen, &call, condition);
+    if (call.op == OP_PEER_ARRIVE) emit_peer_arrival_if(gen, &call, condition);
+    else emit_arrival_if(gen, &call, condition);
 }
 
 static void emit_if(Gen *gen, Stmt *stmt) {

@@ -431,6 +431,10 @@ static Val call_expr(Compiler *c, const Expr *e) {
         expr_const(ARG(e, WARPGROUP, count).value, &count);
         return constant_int(c, count - 1);
     }
+    case OP_CLUSTER_EXTENT: {   // of the shape that runs where nothing chooses
+        const Attr *shape = attr_get(func_grid(c->code->func)->attrs, ATTR_CLUSTER);
+        return constant_int(c, shape->args[expr_is_int(ARG(e, CLUSTER_EXTENT, name).value, 1)].integer);
+    }
     case OP_SMS: {
         int slot = new_slot(c);
         emit(c, X_SMS, TYPE_I64, false, slot, -1, -1);

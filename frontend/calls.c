@@ -360,7 +360,8 @@ static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
         diag(s->sink, call->span, T_NO_VALUE, call->text);
         return value_poison(call->span);
     }
-    bool scalars = op_is_pure(info->id) && info->id != OP_ALIGNED && info->id != OP_SMS;
+    bool scalars =
+        op_is_pure(info->id) && info->id != OP_ALIGNED && info->id != OP_SMS && info->id != OP_CLUSTER_EXTENT;
     if (scalars) return pure_call(s, info, call);
     int count;
     Operands operands;

@@ -88,7 +88,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
         if (!attribute_arg(s, pattern[i], node->kids[i], &out->args[i]))
             return diag_errors(s->sink) == errors && attribute_wrong(s, node);
         int64_t number = out->args[i].integer;   // (a tunable may be any; plan has limits for groups)
-        bool any = id == ATTR_TUNED || id == ATTR_GROUP;
+        bool any = id == ATTR_TUNED || id == ATTR_GROUP || id == ATTR_CLUSTER;
         if (tolower(pattern[i]) == 'i' && !any && (number < INT32_MIN || number > INT32_MAX))
             return attribute_wrong(s, node);
     }
@@ -98,7 +98,7 @@ static bool attribute(Sema *s, const Node *node, char where, Attr *out) {
 // There are several values of tunables and several groups of threads, which plan looks at.
 static bool is_among(const Attr *attrs, const Attr *attr) {
     for (; attrs; attrs = attrs->next)
-        if (attrs->id == attr->id && attr->id != ATTR_GROUP &&
+        if (attrs->id == attr->id && attr->id != ATTR_GROUP && attr->id != ATTR_CLUSTER &&
             (attr->id != ATTR_TUNED || strcmp(attrs->args[0].text, attr->args[0].text) == 0))
             return true;
     return false;

@@ -560,6 +560,15 @@ Expr *e_max(Arena *arena, Expr *a, Expr *b) {
     return e_call2(arena, OP_MAX, a, b);
 }
 
+Expr *e_cluster_extent(Arena *arena, int name) {
+    Arg arg = arg_int(arena, name);
+    return e_call(arena, OP_CLUSTER_EXTENT, 1, &arg);
+}
+
+Expr *e_cluster_ctas(Arena *arena) {
+    return e_mul(arena, e_cluster_extent(arena, 0), e_cluster_extent(arena, 1));
+}
+
 Expr *e_sms(Arena *arena) {
     return e_call(arena, OP_SMS, 0, NULL);
 }

@@ -36,7 +36,9 @@ Expr *e_and(Arena *arena, Expr *a, Expr *b);   // logical; true is neutral
 Expr *e_min(Arena *arena, Expr *a, Expr *b);
 Expr *e_max(Arena *arena, Expr *a, Expr *b);
 Expr *e_eq(Arena *arena, Expr *a, Expr *b);
-Expr *e_sms(Arena *arena);   // the number of multiprocessors, known at launch
+Expr *e_cluster_extent(Arena *arena, int name);   // of a grid with `@cluster`
+Expr *e_cluster_ctas(Arena *arena);               // all of such a cluster
+Expr *e_sms(Arena *arena);                        // the number of multiprocessors, known at launch
 Expr *e_ge(Arena *arena, Expr *a, Expr *b);
 Expr *e_both(Arena *arena, Expr *a, Expr *b);   // a && b, where NULL is true
 // With a constant on the right: a + n, a * n, a / n, a % n.

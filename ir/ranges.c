@@ -188,6 +188,7 @@ static Range range_of_binary(const Facts *facts, const Expr *e) {
 
 static Range range_of_call(const Facts *facts, const Expr *e) {
     if (e->call.op == OP_CLUSTER_RANK) return (Range){0, MOST_CLUSTER - 1};
+    if (e->call.op == OP_CLUSTER_EXTENT) return (Range){1, MOST_CLUSTER};
     if (e->call.op == OP_SMS) return (Range){1, (int64_t)1 << 20};
     if (e->call.count == 0 || !e->call.args[0].value || !type_is_int(e->type) || e->type == TYPE_U64)
         return type_range(e->type);

@@ -41,6 +41,58 @@ TileClaim grid_claim(const Stmt *grid) {
     return claim;
 }
 
+ClusterShapes grid_cluster_shapes(Arena *arena, const Stmt *grid) {
+    ClusterShapes shapes = {0};
+    for (const Attr *attr = attr_get(grid->attrs, ATTR_CLUSTER); attr; attr = attr_get(attr->next, ATTR_CLUSTER)) {
+        ClusterShape shape = {{(int)attr->args[0].integer, (int)attr->args[1].integer}};
+        vec_push(arena, &shapes, shape);
+    }
+    return shapes;
+}
+
+void add_cluster_shape(Arena *arena, Stmt *grid, int x, int y) {
+    Attr *attr = attr_add(arena, &grid->attrs, ATTR_CLUSTER, CLUSTER_NAMES);
+    attr->args[0].integer = x;
+    attr->args[1].integer = y;
+}
+
+void drop_cluster_shapes(Stmt *grid) {
+    while (chooses_cluster(grid)) attr_remove(&grid->attrs, ATTR_CLUSTER);
+    set_cluster(grid, 1);
+}
+
+int cluster_most(const Stmt *grid, int name) {
+    const Attr *attr = attr_get(grid->attrs, ATTR_CLUSTER);
+    int most = attr ? 1 : grid->grid.cluster[name];
+    for (; attr; attr = attr_get(attr->next, ATTR_CLUSTER))
+        if (attr->args[name].integer > most) most = (int)attr->args[name].integer;
+    return most > 1 ? most : 1;
+}
+
+int cluster_largest(const Stmt *grid) {
+    int64_t most = grid_cluster(grid);
+    for (const Attr *attr = attr_get(grid->attrs, ATTR_CLUSTER); attr; attr = attr_get(attr->next, ATTR_CLUSTER)) {
+        int64_t ctas = attr->args[0].integer * attr->args[1].integer;
+        if (ctas > most) most = ctas;
+    }
+    return (int)most;
+}
+
+// A grid of one name may be what the tile scheduler made of one with several.
+const char *cluster_problem(const Attr *first, const Stmt *grid) {
+    const int *given = grid->grid.cluster;
+    bool flat = grid->grid.count == 1;
+    for (const Attr *attr = first; attr; attr = attr_get(attr->next, ATTR_CLUSTER)) {
+        int64_t x = attr->args[0].integer, y = attr->args[1].integer;
+        if (x < 1 || y < 1 || x > MOST_CLUSTER || y > MOST_CLUSTER || x * y > MOST_CLUSTER)
+            return "of one CTA or more, and of no more than a cluster has";
+        if ((x & (x - 1)) || (y & (y - 1))) return "powers of two";
+    }
+    int64_t x = first->args[0].integer, y = first->args[1].integer;
+    bool known = flat ? x * y == grid_cluster(grid) : x == given[0] && y == given[1] && given[2] <= 1;
+    return known ? NULL : "the first that of `cluster (x, y)`";
+}
+
 bool is_tile_loop(const Stmt *stmt, void *user) {
     (void)user;
     return stmt->kind == STMT_FOR && attr_get(stmt->attrs, ATTR_TILES);
@@ -67,15 +119,17 @@ TileSplit kernel_split(const Func *kernel) {
     int kind = attr ? PLACE_IN(attr->args[0].text, splits) : SPLIT_NONE;
     TileSplit split = {.kind = kind < 0 ? SPLIT_NONE : (SplitKind)kind};
     if (attr && attr->count > 1) split.ctas = (int)attr->args[1].integer;
+    for (int i = 0; attr && i + 2 < attr->count; i++) split.more[i] = (int)attr->args[i + 2].integer;
     return split;
 }
 
 void set_split(Arena *arena, Func *kernel, TileSplit split) {
     attr_remove(&kernel->attrs, ATTR_SPLIT);
     if (split.kind == SPLIT_NONE) return;
-    Attr *attr = attr_add(arena, &kernel->attrs, ATTR_SPLIT, split.ctas > 0 ? 2 : 1);
+    int count = 1 + (split.ctas > 0) + (split.more[0] > 0) + (split.more[1] > 0);
+    Attr *attr = attr_add(arena, &kernel->attrs, ATTR_SPLIT, count);
     attr->args[0].text = splits[split.kind];
-    if (split.ctas > 0) attr->args[1].integer = split.ctas;
+    for (int i = 1; i < count; i++) attr->args[i].integer = i == 1 ? split.ctas : split.more[i - 2];
 }
 
 Expr *next_claim(Arena *arena, Buf *counter, Expr *tiles, Expr *ctas) {
@@ -104,7 +158,11 @@ const char *claim_problem(const Attr *attr) {
 // The search alone writes `workspace`, which a program replaces at once.
 const char *split_problem(const Attr *attr) {
     int kind = PLACE_IN(attr->args[0].text, splits);
-    bool fits = kind == SPLIT_CLUSTER ? attr->count == 2 : kind == SPLIT_STREAM;
+    bool fits = kind == SPLIT_CLUSTER ? attr->count >= 2 : kind == SPLIT_STREAM && attr->count <= 2;
+    for (int i = 2; fits && i < attr->count; i++) {
+        int64_t before = attr->args[i - 1].integer, n = attr->args[i].integer;
+        if (before < 2 || n <= before || (n & (n - 1)) || (before & (before - 1))) return "powers of two, rising";
+    }
     return fits ? NULL : "`cluster, N`, stream or `stream, N`";
 }
 

@@ -23,7 +23,8 @@ typedef struct TileClaim {
 typedef enum { SPLIT_NONE, SPLIT_CLUSTER, SPLIT_WORKSPACE, SPLIT_STREAM } SplitKind;
 typedef struct TileSplit {
     SplitKind kind;
-    int ctas;   // CLUSTER: of a cluster; STREAM: of the grid, 0: as many as the device has multiprocessors
+    int ctas;      // CLUSTER: of a cluster; STREAM: of the grid, 0: as many as the device has multiprocessors
+    int more[2];   // CLUSTER: a launch chooses among these, too; 0: none
 } TileSplit;
 
 // What a schedule keeps in global memory: parameters of the kernel (`@workspace`).
@@ -38,6 +39,21 @@ static inline bool grid_is_persistent(const Stmt *grid) {
 static inline int64_t grid_stages(const Stmt *grid) {
     return attr_int(grid->attrs, ATTR_STAGES, 1);
 }
+// Shapes of cluster that a launch chooses among (`@cluster`), for one kernel: its operations ask for the extents (cluster_extent).
+enum { CLUSTER_NAMES = 2 };   // the grid's first names
+typedef struct ClusterShape {
+    int extents[CLUSTER_NAMES];
+} ClusterShape;
+typedef VEC(ClusterShape) ClusterShapes;
+ClusterShapes grid_cluster_shapes(Arena *arena, const Stmt *grid);   // none: its extents are fixed
+void add_cluster_shape(Arena *arena, Stmt *grid, int x, int y);
+void drop_cluster_shapes(Stmt *grid);           // then it has no cluster
+int cluster_most(const Stmt *grid, int name);   // CTAs of a cluster along the name, of the largest shape
+int cluster_largest(const Stmt *grid);          // CTAs of the largest shape, 1 without clusters
+static inline bool chooses_cluster(const Stmt *grid) {
+    return attr_get(grid->attrs, ATTR_CLUSTER) != NULL;
+}
+const char *cluster_problem(const Attr *first, const Stmt *grid);   // NULL: the shapes are right
 // Loops over the tiles of a CTA that the source writes (`@tiles`).
 bool is_tile_loop(const Stmt *stmt, void *user);   // for block_any
 bool has_tile_loops(const Stmt *grid);

@@ -230,7 +230,7 @@ static bool is_of_cluster(OpId op, int count, const Arg *args) {   // or an orde
     bool scoped = op == OP_LOAD || op == OP_STORE || op == OP_FENCE;
     for (int i = 0; scoped && i < count; i++)
         if (args[i].name && !args[i].is_string && strcmp(args[i].name, "cluster") == 0) return true;
-    return op_info(op)->feature == FEATURE_CLUSTER;
+    return op_info(op)->feature == FEATURE_CLUSTER && op != OP_CLUSTER_EXTENT;
 }
 
 static bool is_cluster_call(const Expr *e, const void *what) {

@@ -554,6 +554,9 @@ static void check_schedule(Verifier *v, const Stmt *grid) {
     const char *of_claim = claim ? claim_problem(claim) : NULL;
     if (of_order) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_ORDER), of_order);
     if (of_claim) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_CLAIM), of_claim);
+    const Attr *cluster = attr_get(grid->attrs, ATTR_CLUSTER);
+    const char *of_cluster = cluster ? cluster_problem(cluster, grid) : NULL;
+    if (of_cluster) REPORT(v, grid->loc, T_ATTRIBUTE, attr_name(ATTR_CLUSTER), of_cluster);
     refuse_second(v, grid, ATTR_ORDER, "`raster` is @order(raster, R): leave one of them out");
     refuse_second(v, grid, ATTR_CLAIM, "`persistent` is @claim(static): leave one of them out");
 }

@@ -5,6 +5,7 @@
 #include "ir/match.h"
 #include "ir/query.h"
 #include "ir/rewrite.h"
+#include "ir/schedule.h"
 #include "ir/verify_impl.h"
 #include <string.h>
 
@@ -215,7 +216,7 @@ static Expr *rank_of_one(Mapper *mapper, Expr *expr) {
 // In a cluster of one CTA, which is none, its own rank is 0.
 static void check_rank(Verifier *v, const OpInfo *info, size_t at, const Arg *args, Span loc) {
     const Stmt *grid = v->func->kind == FUNC_KERNEL ? func_grid(v->func) : NULL;
-    int64_t ctas = grid ? grid_cluster(grid) : 1, rank;
+    int64_t ctas = grid ? cluster_largest(grid) : 1, rank;
     Expr *given = args[at].value;
     if (!grid || !given) return;
     if (ctas == 1) given = map_expr(&(Mapper){.arena = v->arena, .expr = rank_of_one}, given);
@@ -223,6 +224,15 @@ static void check_rank(Verifier *v, const OpInfo *info, size_t at, const Arg *ar
         report_operand(v, info, (int)at,
                        arena_printf(v->arena, "is CTA %lld of a cluster of %lld", (long long)rank, (long long)ctas),
                        loc);
+}
+
+// Only where the launch chooses are the extents no constants of the source.
+static void check_cluster_extent(Verifier *v, const OpInfo *info, const Arg *args, Span loc) {
+    const Stmt *grid = v->func->kind == FUNC_KERNEL ? func_grid(v->func) : NULL;
+    int64_t name = 0;
+    if (!grid || !chooses_cluster(grid)) report_operand(v, info, 0, "needs a grid with `@cluster`", loc);
+    else if (expr_const(args[0].value, &name) && (name < 0 || name >= CLUSTER_NAMES))
+        report_operand(v, info, 0, "is 0 or 1, the number of one of the grid's first names", loc);
 }
 
 // ---- single operations ----
@@ -310,6 +320,7 @@ static void check_recast(Verifier *v, const OpInfo *info, const Arg *args, Span 
 }
 
 void check_thread_op(Verifier *v, const Context *c, const OpInfo *info, int count, const Arg *args, Span loc) {
+    if (info->id == OP_CLUSTER_EXTENT) check_cluster_extent(v, info, args, loc);
     if (c->dead || c->undecided) return;   // a macro for several sizes
     check_limits(v, c, info, count, args, loc);
     if (op_is(info->id, OP_CLASS_ATOMIC)) check_atomic(v, info, args, loc);

@@ -23,16 +23,17 @@
 // loads then cost up to twice as much, and a wide tile, which loads less per product, is faster. So are CTAs that share loads
 // (`cluster_rows`, `cluster_columns`); those of the last clusters may work for nothing.
 //
-// All loads of a launch take a time, too, whichever CTAs start them: each byte of A and B from the L2 cache (`cached`), and what that
-// does not keep between launches from memory (`missed`), which is faster the longer the piece of a row that is under way. Where
-// two limits are near to each other, a launch takes longer than by either (`both`).
+// All loads of a launch take a time, too, whichever CTAs start them: each byte of A and B (`traffic`), which is less the longer the piece
+// of a row that is under way. What is in the L2 cache takes as long: launches of 4 to 500 MB are ranked better so than with a
+// share that stays there. Where two limits are near to each other, a launch takes longer than by either (`both`). The results of
+// the last wave are stored when nothing is loaded any more (`stored`).
 //
 // A launch has times in which nothing is multiplied (`rest`), so short ones are not limited. A last wave that is not
 // full is not faster (H200: 5.3 waves of 4096 cubed take as long as six).
 #pragma once
 #include <stdint.h>
 
-// The pitches: bytes from a row to the next of the tensors whose tiles are loaded, of at most two kinds; 0: none.
+// The pitches: bytes from a row to the next of the tensors that a tile's rows are loaded from, and its columns; 0: none.
 enum { COST_ROWS, COST_COLUMNS, COST_COPIES, COST_DEPTH, COST_FIRST_PITCH, COST_SECOND_PITCH, COST_EXTENTS };
 enum { COST_LINE = 128, COST_SECTOR = 32 };   // bytes of the L2 cache
 enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with more, most of it comes from the L2 cache
@@ -50,21 +51,25 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(power, "clocks of a step by what power the device has, if all multiprocessors work")                          \
     TERM(rest, "clocks of a launch in which nothing is multiplied")                                                    \
     TERM(fetch, "clocks of a step's loads from the L2 cache")                                                          \
-    TERM(first_rows, "rows that a step loads, from tensors of the first pitch")                                        \
-    TERM(second_rows, "the same, of the second")                                                                       \
+    TERM(first_rows, "rows that a step loads, of a tile's rows")                                                       \
+    TERM(second_rows, "the same, of its columns")                                                                      \
     TERM(crossing, "rate of such a row in two lines of the cache")                                                     \
     TERM(straddle, "rate of such a row that starts within a sector")                                                   \
     TERM(row_bytes, "bytes of a row in a step's loads; 0: what is loaded is not known")                                \
     TERM(column_bytes, "the same, of a column")                                                                        \
-    TERM(cached, "rate of a byte from the L2 cache")                                                                   \
-    TERM(missed, "added rate of a byte that the L2 cache does not keep")                                               \
-    TERM(kept, "bytes that it keeps")                                                                                  \
+    TERM(traffic, "rate of a byte of the operands")                                                                    \
+    TERM(stored, "rate of an element of the result")                                                                   \
     TERM(both, "percent of time that two equal limits take more than one")                                             \
     TERM(cluster_rows, "CTAs of a cluster that share loads, with tiles below each other; 0: each loads for itself")    \
     TERM(cluster_columns, "the same, next to each other")                                                              \
+    TERM(multicast, "rate of a row in two lines that two such CTAs load together, of one that each loads")             \
+    TERM(meeting, "clocks of a launch in which CTAs of such a cluster wait for each other")                            \
     TERM(balanced, "1: tiles of unequal work, which the launch balances")                                              \
     TERM(uneven, "the share of a tile, in 1/1024, by which balanced multiprocessors differ at the end")                \
     TERM(split, "CTAs of a cluster that share the steps of a tile")                                                    \
+    TERM(exchange, "clocks in which the sums of two such CTAs are exchanged")                                          \
+    TERM(further, "added clocks for each CTA behind the second")                                                       \
+    TERM(sums, "clocks in which a CTA reads all of a tile's sums")                                                     \
     TERM(stray, "of clusters of more than two CTAs, one in so many finds no place")                                    \
     TERM(load, "rate of a tile's loads, for each step")                                                                \
     TERM(copied_rows, "rate of a row whose operands are copied before, for each step")                                 \
@@ -139,11 +144,16 @@ static inline double cost_off_rows(const LaunchCost *c, int64_t pitch) {
     return cost_off(pitch, COST_LINE) * (double)c->crossing + cost_off(pitch, COST_SECTOR) * (double)c->straddle;
 }
 
-// Clocks of a step's loads.
+// What a CTA loads of a row that `ctas` of its cluster share.
+static inline double cost_shared(const LaunchCost *c, int64_t ctas) {
+    return ctas > 1 ? (double)c->multicast * 2 / ((double)ctas * (1 << 20)) : 1;
+}
+
+// Clocks of a step's loads. (Rows of a tile are the same for the CTAs next to each other.)
 static inline double cost_fetch(const LaunchCost *c, const int64_t extents[COST_EXTENTS]) {
-    return (double)c->fetch + ((double)c->first_rows * cost_off_rows(c, extents[COST_FIRST_PITCH]) +
-                               (double)c->second_rows * cost_off_rows(c, extents[COST_SECOND_PITCH])) /
-                                  (1 << 20);
+    double first = cost_off_rows(c, extents[COST_FIRST_PITCH]) * cost_shared(c, c->cluster_columns);
+    double second = cost_off_rows(c, extents[COST_SECOND_PITCH]) * cost_shared(c, c->cluster_rows);
+    return (double)c->fetch + ((double)c->first_rows * first + (double)c->second_rows * second) / (1 << 20);
 }
 
 // Clocks of a step of so many CTAs by what power the device has. Few multiprocessors may have a higher clock, but at a
@@ -164,16 +174,22 @@ static inline double cost_copied(const LaunchCost *c, const int64_t extents[COST
 static inline double cost_traffic(const LaunchCost *c, const int64_t extents[COST_EXTENTS], double copies,
                                   int64_t steps) {
     double bytes =
-        ((double)extents[COST_ROWS] * (double)c->row_bytes + (double)extents[COST_COLUMNS] * (double)c->column_bytes) *
-        (double)steps * copies;
-    double missed = cost_larger(bytes - (double)c->kept, 0);
-    return (bytes * (double)c->cached + missed * (double)c->missed) / (1 << 20);
+        (double)extents[COST_ROWS] * (double)c->row_bytes + (double)extents[COST_COLUMNS] * (double)c->column_bytes;
+    return bytes * (double)steps * copies * (double)c->traffic / (1 << 20);
 }
 
 // Of two limits. (Of two that differ by half, the smaller one adds a sixteenth of what an equal one does.)
 static inline double cost_limited(const LaunchCost *c, double a, double b) {
     double most = cost_larger(a, b), share = most > 0 ? (a + b - most) / most : 0;
     return most * (1 + share * share * share * share * (double)c->both / 100);
+}
+
+// Clocks of a tile after its steps: CTAs that share them read the others' sums.
+static inline double cost_tail(const LaunchCost *c) {
+    if (c->cluster_rows * c->cluster_columns > 1) return (double)c->tail + (double)c->meeting;
+    if (c->slice_steps > 0 || c->split <= 1) return (double)c->tail;
+    return (double)c->tail + (double)c->exchange + (double)(c->split - 2) * (double)c->further +
+           (double)c->sums * (double)(c->split - 1) / (double)c->split;
 }
 
 static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST_EXTENTS], int64_t multiprocessors) {
@@ -189,7 +205,7 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     double splits = cost_splits(c, tiles, steps, multiprocessors), places = cost_places(c, multiprocessors);
     double fetch = cost_fetch(c, extents), off = c->fetch > 0 ? fetch / (double)c->fetch : 1;
     double step = cost_larger(few && c->stream > c->step ? (double)c->stream : (double)c->step, fetch);
-    double each = cost_ceil((double)steps / splits), loop = each * step, point = loop + (double)c->tail;
+    double each = cost_ceil((double)steps / splits), loop = each * step, tail = cost_tail(c), point = loop + tail;
     double waves = cost_ceil(tiles * (by_workspace ? splits : 1) / places), moved = 0, powered, clocks;
     if (c->balanced) return cost_larger(tiles * point / places + point * (double)c->uneven / 1024, point);
     if (!(c->stream > 0) || readers >= COST_FEW_READERS) moved = tiles * (double)steps * (double)c->load * off * unit;
@@ -197,12 +213,15 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     powered = waves * each * cost_power(c, tiles * splits, multiprocessors) - (double)c->rest;
     moved = cost_larger(moved, cost_traffic(c, extents, copies, steps));
     clocks = cost_limited(c, cost_larger(waves * loop, powered), moved);
-    clocks += (c->hidden ? 1 : waves) * (double)c->tail + (double)c->launch;
+    clocks += (c->hidden ? 1 : waves) * tail + (double)c->launch;
     if (few || by_workspace) {
         double beyond = (rows - (double)extents[COST_ROWS]) * (double)column_tiles +
                         (columns - (double)extents[COST_COLUMNS]) * (double)row_tiles;
         clocks += beyond * (double)steps * (double)c->padding * unit;
     }
     clocks += cost_copied(c, extents) * (double)steps * unit;
+    if (waves > 0)
+        clocks +=
+            (double)extents[COST_ROWS] * (double)extents[COST_COLUMNS] * copies * (double)c->stored * unit / waves;
     return clocks + splits * rows * columns * (double)c->sum * unit;
 }

@@ -48,6 +48,7 @@ typedef struct WgmmaCosts {
     int64_t straddle_bytes;    // the same, of rows that start within a sector, too
     int64_t multicast_share;   // percent of that which such rows cost if two CTAs of a cluster share them
     int64_t multicast_clocks;   // that CTAs which share loads need more, at the beginning and the end of a launch
+    int64_t chosen_clocks;      // that a launch takes more if it chooses the cluster of its kernel
     // one k step, one tile
     int64_t shared_bytes;       // bandwidth of shared memory, shared by TMA and wgmma
     int64_t step_clocks;        // waits and arrivals of a step
@@ -58,8 +59,9 @@ typedef struct WgmmaCosts {
     // memory
     int64_t memory_clocks;   // latency of a load under full load
     int64_t memory_bytes;    // bandwidth of device memory, all multiprocessors
-    int64_t cached_bytes;    // bandwidth of operands that the L2 cache keeps, all multiprocessors
-    int64_t missed_bytes;    // the same, of memory, if long pieces of their rows are under way
+    int64_t traffic_bytes;   // bandwidth of operands, if long pieces of their rows are under way, all multiprocessors
+    int64_t split_share;     // percent that it takes longer if CTAs share the steps of a tile
+    int64_t stored_bytes;    // bandwidth of results, all multiprocessors
     int64_t short_bytes;     // a piece of so many takes twice the time of a byte of a long one
     int64_t both_limits;     // percent of time that two equal limits of a launch take more than one
     int64_t zero_bytes;      // zeros that TMA fills in beyond a tensor's end, all multiprocessors

@@ -22,11 +22,13 @@ typedef struct PingpongCost {
     int64_t loaded;         // bytes per step
     int64_t product[2];     // rows and columns of a product; of the transposed one if operands are swapped
     int64_t row_bytes[2];   // bytes per step of a row of its first operand, of a column of its second
-    int64_t rows;           // of these loads: as many lines, fewer where the CTAs of a cluster share them
+    int64_t lines[2];       // of the L2 cache that these loads are: of tiles of rows, and of columns (cost_pitches)
     int cluster[2];    // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
     int64_t element;   // bytes of an operand's element
     int64_t moving;    // clocks of shared memory traffic per step, alone
     int64_t tail;      // clocks after the main loop of a tile
+    int64_t result;    // bytes that are stored of an element of the tile
+    int64_t sums;      // added to read the sums of all CTAs that share the steps of a tile
     int64_t run;       // bytes of a row of an operand under way; 0: rows are gathered, or read several times
     int64_t fetch;     // clocks per step of the loads from the L2 cache, if all multiprocessors load
     int64_t power;     // clocks per step by what power the device has, if all multiprocessors work
@@ -44,10 +46,9 @@ PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func 
 // A tile too large for one warpgroup, which several compute together: no other tile's MMAs overlap the tail, or the time
 // from the arrival of a slot to its release.
 PingpongCost cost_shared_tile(Arena *arena, const Target *target, const Func *kernel);
-// The pitches of the tensors that a step loads from, and the rows of each (target/launch_cost.h), fewer where the CTAs of a
-// cluster share loads.
-void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool shares, Expr *pitches[2],
-                  int64_t rows[2]);
+// The pitches of the tensors that a step loads from, and the lines of each (target/launch_cost.h): the second are those whose tiles
+// move along the second name of the grid alone.
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t lines[2]);
 
 // Amounts per clock as clocks of one amount (target/launch_cost.h); 0: no such cost.
 int64_t cost_rate(int64_t amount, int64_t per_clock);

@@ -39,7 +39,6 @@ typedef struct Sum {
     Arena *arena;
     const Target *target;
     const Func *kernel;
-    bool shares;   // the CTAs of a cluster share loads
     const WgmmaCosts *costs;
     int64_t bytes;         // of shared memory, per step
     int64_t multiplying;   // clocks
@@ -48,13 +47,14 @@ typedef struct Sum {
     int64_t k, k_bytes;    // per step
     int64_t loaded;        // bytes, per step
     int64_t operands[2];   // the same, of each operand
-    int64_t lines;         // the same, as lines of the L2 cache
+    int64_t lines[2];      // the same, as lines of the L2 cache: of tiles of rows, and of columns
     int64_t slots;
     int64_t columns;   // over all strips
     int64_t rows, n;   // of the last MMA
     bool scattered;    // results go from registers to memory
     bool gathers;      // rows are gathered, or windows make them
     int64_t ragged;    // rows of results that end within a sector of the L2 cache
+    int64_t result;    // bytes of an element of the results
 } Sum;
 
 // Bytes that TMA writes: boxes with rows shorter than the widest swizzle span take as long as full ones.
@@ -64,13 +64,10 @@ static int64_t written_bytes(const Region *tile) {
     return region_bytes(tile) * tma_facts.spans[0] / panels.swizzle;
 }
 
-// The lines that a CTA loads of a copy's tile, fewer if the CTAs of a cluster share it. (Requests of neighbours for one line are
-// joined without clusters, too: where each row is one line, sharing spares nothing.)
-static int64_t line_count(Arena *arena, const Target *target, const Func *kernel, bool shares, const Stmt *copy) {
-    int64_t bytes = written_bytes(copy_of(copy).dst);
-    int64_t ctas = shares ? multicast_ctas(arena, kernel, copy) : 1;
-    if (ctas > 1) bytes = bytes * 2 * target->wgmma.multicast_share / (100 * ctas);
-    return bytes / target->line_bytes;
+// The lines that a CTA loads of a copy's tile. (Requests of neighbours for one line are joined without clusters, too: where each row
+// is one line, sharing spares nothing.)
+static int64_t line_count(const Target *target, const Stmt *copy) {
+    return written_bytes(copy_of(copy).dst) / target->line_bytes;
 }
 
 bool feeds_columns(Arena *arena, const Block *step, const Buf *tile) {
@@ -93,7 +90,7 @@ static void add_copy(Sum *sum, const Block *step, const Stmt *stmt) {
         sum->operands[feeds_columns(sum->arena, step, copy.dst->buf)] += region_bytes(copy.dst);
         sum->bytes += written_bytes(copy.dst);
         sum->loaded += region_bytes(copy.dst);
-        sum->lines += line_count(sum->arena, sum->target, sum->kernel, sum->shares, stmt);
+        sum->lines[moves_along_second(sum->arena, sum->kernel, stmt)] += line_count(sum->target, stmt);
         sum->gathers |= copy.src->buf->im2col != NULL;
     } else if (copy.src->buf->scope == SCOPE_SHARED) {
         sum->bytes += region_bytes(copy.src);
@@ -107,7 +104,7 @@ static void add_gather(Sum *sum, const Stmt *loop) {
     int64_t bytes = buf_slot_bytes(store->store.buf);
     sum->bytes += bytes;
     sum->loaded += bytes;
-    sum->lines += bytes / sum->target->line_bytes;
+    sum->lines[0] += bytes / sum->target->line_bytes;
     sum->gathers = true;
 }
 
@@ -153,11 +150,18 @@ static int64_t ragged_rows(const Stmt *stmt) {
     return bytes % COST_SECTOR == 0 ? 0 : region_extent(copy.src, 1 - along);
 }
 
+// Bytes that the kernel stores of an element of the tile.
+static int64_t result_bytes(const Stmt *stmt) {
+    if (is_fragment_to_global_copy(stmt)) return type_bytes(copy_of(stmt).dst->buf->type);
+    if (!is_call(stmt, OP_TRANSPOSE) || transpose_of(stmt).dst->buf->scope != SCOPE_GLOBAL) return 0;
+    return type_bytes(transpose_of(stmt).dst->buf->type);
+}
+
 // `exchanged`: CTAs add up their sums, and store them by rows.
 static PingpongCost cost_of(Arena *arena, const Target *target, const Func *kernel, int warpgroups, bool exchanged) {
     const int *cluster = func_grid(kernel)->grid.cluster;
     bool shares = grid_cluster(func_grid(kernel)) > 1 && !multicast_problem(arena, target, kernel);
-    Sum sum = {.arena = arena, .target = target, .kernel = kernel, .shares = shares, .costs = &target->wgmma};
+    Sum sum = {.arena = arena, .target = target, .kernel = kernel, .costs = &target->wgmma};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (!is_loop(stmt, LOOP_PIPELINED)) continue;
         add_loop(&sum, stmt);
@@ -166,6 +170,7 @@ static PingpongCost cost_of(Arena *arena, const Target *target, const Func *kern
     FOR_EACH_STMT (stmt, &kernel->body) {
         sum.scattered |= !exchanged && is_scattered(target, stmt);
         sum.ragged += ragged_rows(stmt);
+        sum.result += result_bytes(stmt);
     }
     int64_t column = sum.costs->tail_clocks + (sum.scattered ? sum.costs->scattered_clocks : 0);
     int64_t multiplying = sum.multiplying + sum.costs->step_clocks, moving = sum.bytes / sum.costs->shared_bytes;
@@ -179,14 +184,14 @@ static PingpongCost cost_of(Arena *arena, const Target *target, const Func *kern
                           .loaded = sum.loaded,
                           .product = {sum.rows, sum.n},
                           .row_bytes = {sum.operands[0] / larger(sum.rows, 1), sum.operands[1] / larger(sum.n, 1)},
-                          .rows = sum.lines,
+                          .result = sum.result,
+                          .lines = {sum.lines[0], sum.lines[1]},
                           .element = sum.k > 0 ? sum.k_bytes / sum.k : 0,
                           .fetch = sum.loaded / sum.costs->load_bytes,
                           .cluster = {shares ? larger(cluster[0], 1) : 0, shares ? larger(cluster[1], 1) : 0},
                           .moving = moving,
                           .power = sum.power + sum.loaded / sum.costs->power_bytes,
-                          .tail = sum.columns / warpgroups * column + sum.ragged * sum.costs->sector_clocks +
-                                  (shares ? sum.costs->multicast_clocks : 0),
+                          .tail = sum.columns / warpgroups * column + sum.ragged * sum.costs->sector_clocks,
                           .run = sum.gathers ? 0 : sum.slots * sum.k_bytes,
                           .hidden = sum.rows > WGMMA_ROWS};
 }
@@ -199,9 +204,7 @@ PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func 
     PingpongCost cost = cost_of(arena, target, kernel, 1, blocks > 1);
     if (blocks <= 1) return cost;
     cost.hidden = false;
-    int64_t read = split_bytes(kernel) * (blocks - 1) / blocks;   // from the others
-    cost.tail +=
-        target->wgmma.cluster_clocks + (blocks - 2) * target->wgmma.further_clocks + read / target->wgmma.peer_bytes;
+    cost.sums = split_bytes(kernel) / target->wgmma.peer_bytes;
     return cost;
 }
 
@@ -222,10 +225,9 @@ static Expr *pitch_of(Arena *arena, const Buf *tensor) {
     return e_mul(arena, pitch, e_int(arena, type_bytes(tensor->type)));
 }
 
-void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool shares, Expr *pitches[2],
-                  int64_t rows[2]) {
+void cost_pitches(Arena *arena, const Target *target, const Func *kernel, Expr *pitches[2], int64_t lines[2]) {
     pitches[0] = pitches[1] = e_int(arena, 0);
-    rows[0] = rows[1] = 0;
+    lines[0] = lines[1] = 0;
     FOR_EACH_STMT (loop, &kernel->body) {
         if (!is_loop(loop, LOOP_PIPELINED)) continue;
         FOR_EACH_STMT (stmt, &loop->loop.body) {
@@ -233,9 +235,9 @@ void cost_pitches(Arena *arena, const Target *target, const Func *kernel, bool s
             if (!match_copy(stmt, &copy) || copy.dst->buf->scope != SCOPE_SHARED) continue;
             Expr *pitch = copy.src->buf->scope == SCOPE_GLOBAL ? pitch_of(arena, copy.src->buf) : NULL;
             if (!pitch) continue;
-            int at = rows[0] > 0 && !expr_equal(pitches[0], pitch);   // of a third pitch: taken for the second
-            if (rows[at] == 0) pitches[at] = pitch;
-            rows[at] += line_count(arena, target, kernel, shares, stmt);
+            int at = moves_along_second(arena, kernel, stmt);
+            if (lines[at] == 0) pitches[at] = pitch;
+            lines[at] += line_count(target, stmt);
         }
         SKIP_BODY(loop);
     }

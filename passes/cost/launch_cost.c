@@ -12,9 +12,7 @@ void add_traffic(const Target *target, int64_t row_bytes, int64_t column_bytes, 
     if (run <= 0) return;
     terms->row_bytes = row_bytes;
     terms->column_bytes = column_bytes;
-    terms->cached = cost_rate(1, machine->cached_bytes);
-    terms->missed = larger(cost_rate(run + machine->short_bytes, run * machine->missed_bytes) - terms->cached, 0);
-    terms->kept = target->l2_kept;
+    terms->traffic = cost_rate(run + machine->short_bytes, run * machine->traffic_bytes);
     terms->both = machine->both_limits;
 }
 
@@ -35,17 +33,26 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
                         .padding = cost_rate(cost->bytes, machine->zero_bytes),
                         .power = cost->power,
                         .fetch = cost->fetch,
-                        .first_rows = cost->rows,
+                        .first_rows = cost->lines[0],
+                        .second_rows = cost->lines[1],
                         .crossing = cost_rate(machine->crossing_bytes, machine->load_bytes),
                         .cluster_rows = cost->cluster[0],
                         .cluster_columns = cost->cluster[1],
                         .stray = machine->stray_clusters,
+                        .multicast = cost->cluster[0] ? cost_rate(machine->multicast_share, 100) : 0,
+                        .meeting = cost->cluster[0] ? machine->multicast_clocks : 0,
                         .straddle = cost_rate(machine->straddle_bytes, machine->load_bytes),
                         .rest = target->launch_ns * target->clock_mhz / 1000};
     bool swapped = is_swapped(tile);
+    terms.stored = cost_rate(cost->result, machine->stored_bytes);
+    if (tile->shapes || tile->splits) terms.tail += machine->chosen_clocks;
     add_traffic(target, cost->row_bytes[swapped], cost->row_bytes[!swapped], cost->run, &terms);
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
+        terms.traffic += terms.traffic * machine->split_share / 100;
+        terms.exchange = machine->cluster_clocks;
+        terms.further = machine->further_clocks;
+        terms.sums = cost->sums;
         terms.load = cost_rate(cost->loaded, machine->cluster_bytes);
     } else if (tile->split == BY_WORKSPACE) {
         terms.step = terms.stream;

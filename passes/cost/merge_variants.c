@@ -2,6 +2,7 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/rewrite.h"
+#include "ir/schedule.h"
 #include "passes/cost/search_internal.h"
 #include "passes/grid/tile_order.h"
 #include "passes/tile/stream_k.h"
@@ -51,10 +52,10 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Fun
     specialized_tile(kernel, &tile.m, &tile.n);
     cost->terms = launch_cost(target, &tile);
     set_tiles(a, kernel, tile.m, tile.n, cost);
-    int64_t rows[2];
-    cost_pitches(a, target, kernel, tile.cost.cluster[0] > 0, &cost->extents[COST_FIRST_PITCH], rows);
-    cost->terms.first_rows = rows[0];
-    cost->terms.second_rows = rows[1];
+    int64_t lines[2];
+    cost_pitches(a, target, kernel, &cost->extents[COST_FIRST_PITCH], lines);
+    cost->terms.first_rows = lines[0];
+    cost->terms.second_rows = lines[1];
     Expr *steps = specialized_steps(a, kernel);   // NULL: tiles differ, in what no bound is known of
     if (steps) cost->extents[COST_DEPTH] = extent_of(steps, tile.cost.k, &cost->terms.tile_depth);
     return steps ? cost : NULL;
@@ -162,8 +163,21 @@ static void add_variants(const TileSearch *search, const Module *module, Module 
     VEC_EACH_PTR (Func, kernel, &kernels) vec_push(search->arena, &merged->funcs, kernel);
 }
 
-static TileSplit split_of(int ctas) {
-    return ctas == BY_WORKSPACE ? (TileSplit){.kind = SPLIT_WORKSPACE} : (TileSplit){SPLIT_CLUSTER, ctas};
+static TileSplit split_of(const TileCandidate *tile) {
+    TileSplit split = {.kind = SPLIT_CLUSTER, .ctas = tile->split};
+    if (tile->split == BY_WORKSPACE) return (TileSplit){.kind = SPLIT_WORKSPACE};
+    for (int i = 0, ctas = 2 * tile->split; i < COUNT_OF(split.more) && ctas <= tile->splits; i++, ctas *= 2)
+        split.more[i] = ctas;
+    return split;
+}
+
+// The tile's cluster, or those that a launch chooses among, of which the first is the grid's.
+static void set_shapes(const TileSearch *search, Stmt *grid, const TileCandidate *tile) {
+    for (int d = 0; d < COUNT_OF(tile->cluster); d++) grid->grid.cluster[d] = tile->cluster[d];
+    for (int i = 0; i < CLUSTER_SHAPES && tile->shapes; i++) {
+        if (!(tile->shapes >> i & 1)) continue;
+        add_cluster_shape(search->arena, grid, cluster_shapes[i].extents[0], cluster_shapes[i].extents[1]);
+    }
 }
 
 void merge_tile_variants(TileSearch *search, Module *module, Module *const *others) {
@@ -178,9 +192,8 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
         for (int v = 1; v < count; v++) variants[v] = others[v - 1]->funcs.items[i];
         for (int v = 0; v < tiles->count; v++) {
             const TileCandidate *tile = &tiles->items[v];
-            if (tile->split != 1) set_split(search->arena, variants[v], split_of(tile->split));
-            for (int d = 0; d < COUNT_OF(tile->cluster) && tile->cluster[0]; d++)
-                ((Stmt *)func_grid(variants[v]))->grid.cluster[d] = tile->cluster[d];
+            if (tile->split != 1) set_split(search->arena, variants[v], split_of(tile));
+            if (tile->cluster[0]) set_shapes(search, (Stmt *)func_grid(variants[v]), tile);
         }
         if (is_kernel) set_costs(search, tiles, count, variants);
         add_variants(search, module, &merged, count, variants, tiles);

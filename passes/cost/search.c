@@ -166,16 +166,27 @@ static void order_cooperative(TileChoice *choice) {
     for (int i = 1; i < choice->tiles.count; i++) swap_tiles(&choice->tiles, i - 1, i);
 }
 
+// One warpgroup holds the accumulators and its share of the sums.
+static bool holds_split(const TileSearch *search, const Func *shaped, int ctas) {
+    int64_t sums = split_registers(search->target, shaped, ctas);
+    return fragment_registers(search->target, shaped, 1) + sums <= pingpong_limit(search->target);
+}
+
 // Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles. `shaped`: with operands swapped.
 static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, const Func *shaped,
                            TileCandidate tile) {
     enum { LEAST_SLOTS = 4, MOST_BLOCKS = 8 };   // clusters of 3 are harder to place and were not faster
     if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
+    TileCandidate all = tile;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
-        if (split_refused(search->target, kernel, tile.split)) continue;
+        if (split_refused(search->target, kernel, tile.split)) break;
+        if (!holds_split(search, shaped, tile.split)) continue;
         tile.cost = cost_pingpong_split(search->arena, search->target, shaped, tile.split);
-        add_candidate(search, choice, &choice->splits, &tile);
+        add_candidate(search, choice, &choice->candidates, &tile);
+        if (all.split == 1) all = tile;
+        else all.splits = tile.split;
     }
+    if (all.split > 1) add_candidate(search, choice, &choice->shared, &all);
 }
 
 // A loop adds a matrix: of a tile that may lie beyond the grid it would be loaded all at one time, and spill.
@@ -189,24 +200,37 @@ static bool adds_matrix(const Func *kernel) {
     return false;
 }
 
-// Clusters of CTAs that share loads. Without costs a launch would take them always. An artefact for any launch keeps four of them:
-// among the first five, without swapped operands, are as good ones as among all (240 products: 1.00).
+const ClusterShape cluster_shapes[CLUSTER_SHAPES] = {{{2, 1}}, {{1, 2}}, {{2, 2}}, {{4, 1}},
+                                                     {{1, 4}}, {{4, 2}}, {{2, 4}}, {{1, 1}}};
+
+static void set_cluster_of(TileCandidate *tile, const ClusterShape *shape) {
+    for (int d = 0; d < CLUSTER_NAMES; d++) tile->cluster[d] = tile->cost.cluster[d] = shape->extents[d];
+}
+
+// Clusters of CTAs that share loads. Without costs a launch would take them always. An artefact for any launch keeps a tile with all
+// shapes, as one kernel; what is compiled for one launch has that of one shape.
 static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandidate tile) {
-    enum { KEPT = 5 };
-    static const int clusters[][2] = {{2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}};
     Func *kernel = tile.sharing;
     int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster;
-    if (grid_cluster(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
-    for (int c = 0; c < COUNT_OF(clusters); c++) {
-        for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = tile.cluster[d] = clusters[c][d];
+    TileCandidate all = tile;
+    if (cluster_largest(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
+    tile.sharing = all.sharing = NULL;
+    for (int i = 0; i < CLUSTER_SHAPES; i++) {
+        for (int d = 0; d < CLUSTER_NAMES; d++) cluster[d] = cluster_shapes[i].extents[d];
+        if (i == ALONE) continue;
         if (multicast_problem(search->arena, search->target, kernel) || !specialized_steps(search->arena, kernel))
             continue;
         tile.cost = tile.by_two ? cost_shared_tile(search->arena, search->target, kernel)
                                 : cost_pingpong(search->arena, search->target, kernel, 1);
-        bool may_be_kept = c < KEPT && !is_swapped(&tile);
-        add_candidate(search, choice, may_be_kept ? &choice->multicasts : &choice->candidates, &tile);
+        set_cluster_of(&tile, &cluster_shapes[i]);
+        add_candidate(search, choice, &choice->candidates, &tile);
+        if (!all.shapes) all = tile;
+        all.shapes |= 1u << i;
     }
-    for (int d = 0; d < COUNT_OF(tile.cluster); d++) cluster[d] = 1;
+    for (int d = 0; d < CLUSTER_NAMES; d++) cluster[d] = 1;
+    all.shapes |= 1u << ALONE;
+    bool every = all.shapes == (1u << CLUSTER_SHAPES) - 1;
+    if (every && multicast_chooses(search->arena, kernel)) add_candidate(search, choice, &choice->shared, &all);
 }
 
 static int64_t slot_bytes(const Occupancy *estimate) {
@@ -252,7 +276,7 @@ static RingSize compare(TileSearch *search, TileChoice *choice, const Func *sour
     compare_splits(search, choice, kernel, answer.kernel, tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel))
-        add_candidate(search, choice, &choice->splits, &tile);
+        add_candidate(search, choice, &choice->shared, &tile);
     return ring;
 }
 
@@ -260,6 +284,34 @@ static RingSize compare(TileSearch *search, TileChoice *choice, const Func *sour
 // had 0.92 (splits that no other size wants).
 static double weight_of(int problem) {
     return problem < COMPARED_PROBLEMS ? 6 : 1;
+}
+
+// The clocks of a tile, in the best of its clusters. Out: in *best the tile in that cluster alone, unless NULL.
+static double clocks_in(LaunchCost cost, const TileCandidate *tile, const int64_t extents[COST_EXTENTS],
+                        int64_t multiprocessors, TileCandidate *best) {
+    TileCandidate one = *tile;
+    double least = COST_NEVER;
+    one.shapes = 0, one.splits = 0;
+    for (int i = 0; i < (tile->shapes ? CLUSTER_SHAPES : 1); i++) {
+        if (tile->shapes && !(tile->shapes >> i & 1)) continue;
+        if (tile->shapes) set_cluster_of(&one, &cluster_shapes[i]);
+        cost.cluster_rows = one.cost.cluster[0], cost.cluster_columns = one.cost.cluster[1];
+        for (one.split = tile->split; one.split <= larger(tile->split, tile->splits); one.split = 2 * one.split) {
+            if (one.split > 1) cost.split = one.split;
+            double clocks = cost_clocks(&cost, extents, multiprocessors);
+            if (clocks < least && best) *best = one;
+            if (clocks < least) least = clocks;
+            if (one.split == BY_WORKSPACE) break;
+        }
+    }
+    return least;
+}
+
+static TileProblem problem_of(const TileSearch *search, int p, int64_t element) {
+    int64_t pitch = search_problems[p][2] * element;
+    return (TileProblem){
+        .multiprocessors = search->target->multiprocessors,
+        .extents = {search_problems[p][0], search_problems[p][1], 1, search_problems[p][2], pitch, pitch}};
 }
 
 // The clocks of each problem, by the evaluator that launches use.
@@ -270,10 +322,8 @@ static void set_times(const TileSearch *search, TileVec *tiles) {
                (long long)tile->cost.k);
         LaunchCost cost = launch_cost(search->target, tile);
         for (int p = 0; p < ALL_PROBLEMS; p++) {
-            int64_t pitch = search_problems[p][2] * tile->cost.element;
-            int64_t extents[COST_EXTENTS] = {
-                search_problems[p][0], search_problems[p][1], 1, search_problems[p][2], pitch, pitch};
-            tile->times[p] = cost_clocks(&cost, extents, search->target->multiprocessors);
+            TileProblem problem = problem_of(search, p, tile->cost.element);
+            tile->times[p] = clocks_in(cost, tile, problem.extents, problem.multiprocessors, NULL);
         }
     }
 }
@@ -466,15 +516,15 @@ static void keep_few(const TileSearch *search, TileChoice *choice) {
     keep_unaligned(search, choice);
 }
 
-// Inserts, after the kept tiles but before the last, at most `most` of the candidates that make problems faster.
-static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates, int most) {
+// Inserts, after the kept tiles but before the last, those of the candidates that make most problems faster.
+static void keep_more(const TileSearch *search, TileChoice *choice, TileVec *candidates) {
     const double WORTH = 0.5;   // of the time of one problem
     double times[ALL_PROBLEMS];
     set_times(search, &choice->tiles);
     set_times(search, candidates);
     for (int p = 0; p < ALL_PROBLEMS; p++) times[p] = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, &choice->tiles) lower_times(times, tile, ALL_PROBLEMS);
-    int room = smaller(most_tiles(search, MOST_VARIANTS) - choice->tiles.count, most);
+    int room = most_tiles(search, MOST_VARIANTS) - choice->tiles.count;
     for (int kept = 0; kept < room && choice->tiles.count > 0; kept++) {
         const TileCandidate *best = NULL;
         double largest = WORTH;
@@ -495,15 +545,55 @@ static void append_tiles(const TileSearch *search, const TileVec *from, TileVec 
     VEC_EACH (const TileCandidate, tile, from) vec_push(search->arena, to, *tile);
 }
 
+// What variants have in common is said a single time in a row of them. The last one stays.
+static int kind_of(const TileCandidate *tile) {
+    return tile->split == BY_WORKSPACE ? 3 : tile->split > 1 ? 2 : tile->shapes ? 1 : 0;
+}
+
+static void sort_by_kind(TileVec *tiles) {
+    for (int i = 1; i + 1 < tiles->count; i++)
+        for (int j = i; j > 0 && kind_of(&tiles->items[j - 1]) > kind_of(&tiles->items[j]); j--)
+            swap_tiles(tiles, j - 1, j);
+}
+
+// Drops the clusters in which a tile is the fastest for none of the problems.
+static void drop_shapes(const TileSearch *search, TileChoice *choice) {
+    TileVec *tiles = &choice->tiles;
+    enum { PAIRS = 3 };   // the first two
+    unsigned *used = NEW_ARRAY(search->arena, unsigned, tiles->count + 1);
+    bool any = false;
+    VEC_EACH (const TileCandidate, tile, tiles) any |= tile->shapes != 0;
+    for (int p = 0; p < ALL_PROBLEMS && any; p++) {
+        TileProblem problem = problem_of(search, p, tiles->items[0].cost.element);
+        TileCandidate best, one;
+        double least = COST_NEVER;
+        int at = 0;
+        VEC_EACH (const TileCandidate, tile, tiles) {
+            double clocks =
+                clocks_in(launch_cost(search->target, tile), tile, problem.extents, problem.multiprocessors, &one);
+            if (clocks < least) least = clocks, best = one, at = (int)(tile - tiles->items);
+        }
+        for (int i = 0; least < COST_NEVER && i < CLUSTER_SHAPES; i++)
+            if (memcmp(cluster_shapes[i].extents, best.cluster, sizeof best.cluster) == 0) used[at] |= 1u << i;
+    }
+    VEC_EACH (TileCandidate, tile, tiles) {
+        if (!tile->shapes) continue;
+        tile->shapes = used[tile - tiles->items] | PAIRS;   // (all have the same expressions then)
+        set_cluster_of(tile, &cluster_shapes[__builtin_ctz(tile->shapes)]);
+    }
+}
+
 static void keep_tiles(TileSearch *search, TileChoice *choice) {
+    TileVec more = {0};
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
         if (tile->sharing) compare_clusters(search, choice, *tile);
-    append_tiles(search, &choice->tiles, &choice->candidates);
-    append_tiles(search, &choice->multicasts, &choice->candidates);
-    append_tiles(search, &choice->splits, &choice->candidates);
+    append_tiles(search, &choice->tiles, &more);
+    append_tiles(search, &choice->shared, &more);
+    append_tiles(search, &more, &choice->candidates);
     keep_few(search, choice);
-    keep_more(search, choice, &choice->multicasts, MOST_MULTICASTS);
-    keep_more(search, choice, &choice->splits, MOST_SPLITS);
+    keep_more(search, choice, &more);
+    drop_shapes(search, choice);
+    sort_by_kind(&choice->tiles);
 }
 
 static void count_tiles(TileSearch *search) {
@@ -554,22 +644,22 @@ bool tile_search_probe(TileSearch *search, const char *kernel) {
     return true;
 }
 
-// The tile of `tiles` that takes least, and its clocks.
-static const TileCandidate *fastest(const TileSearch *search, const TileVec *tiles, const TileProblem *problem,
-                                    double *least) {
-    const TileCandidate *best = NULL;
-    *least = COST_NEVER;
+// The tile of `tiles` that takes least, in a single cluster, and its clocks. COST_NEVER: there is none.
+static double fastest(const TileSearch *search, const TileVec *tiles, const TileProblem *problem, TileCandidate *best) {
+    double least = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, tiles) {
-        LaunchCost cost = launch_cost(search->target, tile);
-        double clocks = cost_clocks(&cost, problem->extents, problem->multiprocessors);
-        if (clocks < *least) *least = clocks, best = tile;
+        TileCandidate one;
+        double clocks =
+            clocks_in(launch_cost(search->target, tile), tile, problem->extents, problem->multiprocessors, &one);
+        if (clocks < least) least = clocks, *best = one;
     }
-    return best;
+    return least;
 }
 
 static bool is_same_tile(const TileCandidate *a, const TileCandidate *b) {
-    return a->combination == b->combination && a->split == b->split &&
-           memcmp(a->cluster, b->cluster, sizeof a->cluster) == 0;
+    bool same = a->combination == b->combination && a->split == b->split;
+    for (int d = 0; d < CLUSTER_NAMES; d++) same &= larger(a->cluster[d], 1) == larger(b->cluster[d], 1);
+    return same;
 }
 
 // The more tiles are compared, the more often the least is too low a guess: one that is not kept for its speed at many problems has
@@ -577,12 +667,13 @@ static bool is_same_tile(const TileCandidate *a, const TileCandidate *b) {
 void tile_search_keep(TileSearch *search, const char *kernel, const TileProblem *problem) {
     const double CLEARLY = 1.02;
     TileChoice *choice = only_choice(search, kernel);
-    double clocks, kept;
-    const TileCandidate *best = fastest(search, &choice->candidates, problem, &clocks);
-    const TileCandidate *known = fastest(search, &choice->kept, problem, &kept), *last = last_tile(choice);
-    if (clocks * CLEARLY >= kept) best = known;
+    TileCandidate best = {0}, known = {0};
+    double clocks = fastest(search, &choice->candidates, problem, &best);
+    double kept = fastest(search, &choice->kept, problem, &known);
+    if (clocks * CLEARLY >= kept) best = known, clocks = kept;
+    const TileCandidate *last = last_tile(choice);
     choice->tiles = (TileVec){0};
-    if (best && !is_same_tile(best, last)) vec_push(search->arena, &choice->tiles, *best);
+    if (clocks < COST_NEVER && !is_same_tile(&best, last)) vec_push(search->arena, &choice->tiles, best);
     vec_push(search->arena, &choice->tiles, *last);
     count_tiles(search);
 }

@@ -1,29 +1,27 @@
 // Shared by search.c and merge_variants.c.
 #pragma once
+#include "ir/schedule.h"
 #include "passes/cost/cost.h"
 #include "passes/cost/search.h"
 #include "passes/tile/tile.h"
 
-enum {
-    MOST_TILES = 20,
-    MOST_MULTICASTS = 4,
-    MOST_SPLITS = 10,
-    MOST_VARIANTS = MOST_TILES + MOST_MULTICASTS + MOST_SPLITS,
-    BY_WORKSPACE = 0,
-    MOST_FALLBACKS = 2,
-    MOST_REPACKED = 4
-};
+enum { MOST_TILES = 12, MOST_VARIANTS = 34, BY_WORKSPACE = 0, MOST_FALLBACKS = 2, MOST_REPACKED = 4 };
 
 // Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, and random ones;
-// those of few tiles and a long K; random ones whose rows lie in two lines of the L2 cache. Splits and clusters are kept for all of them.
+// those of few tiles and a long K; random ones whose rows lie in two lines of the L2 cache. The first MOST_TILES are kept for the
+// former alone.
 enum {
     COMPARED_PROBLEMS = 28,
-    PROBLEMS = COMPARED_PROBLEMS + 300,
+    PROBLEMS = COMPARED_PROBLEMS + 900,
     DEEP_PROBLEMS = 23,
     CROSSING_PROBLEMS = 20,
     ALL_PROBLEMS = PROBLEMS + DEEP_PROBLEMS + CROSSING_PROBLEMS
 };
 extern const int64_t search_problems[ALL_PROBLEMS][3];
+
+// Clusters of CTAs that share loads; the last is of one, which shares none.
+enum { CLUSTER_SHAPES = 8, ALONE = CLUSTER_SHAPES - 1 };
+extern const ClusterShape cluster_shapes[CLUSTER_SHAPES];
 
 typedef struct TileCandidate {
     int combination;   // its number in the search
@@ -41,7 +39,11 @@ typedef struct TileCandidate {
     bool keeps_repacked;   // programs that copy its operands first are kept, too (passes/tile/repack.c)
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
-    int split;   // split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor
+    unsigned
+        shapes;   // a bit for each of `cluster_shapes` that a launch chooses among, `cluster` being the first; 0: that alone
+    // Split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor. `splits`: it chooses
+    // among several within a cluster, from `split` on to that, each twice the one before; 0: that alone.
+    int split, splits;
     // Of the problems; in the end relative to the best tile's, for the first PROBLEMS.
     double times[ALL_PROBLEMS];
 } TileCandidate;
@@ -65,12 +67,12 @@ typedef struct SlotDepths {
 struct TileChoice {
     const char *key, *kernel;
     bool decided;
-    TileVec tiles;        // candidates that fit; later the kept ones. Empty: take the first combination that fits
-    TileVec multicasts;   // candidates whose CTAs share loads
-    TileVec splits;       // candidates with split-K
-    bool by_rows;         // cooperative: one tile per number of rows
+    TileVec tiles;   // candidates that fit; later the kept ones. Empty: take the first combination that fits
+    TileVec
+        shared;     // candidates whose CTAs share loads or steps, in a cluster that the launch chooses or by workspace
+    bool by_rows;   // cooperative: one tile per number of rows
     RepackStores repacks;
-    TileVec candidates;   // when it is decided: all of the three, and clusters that are for one launch alone
+    TileVec candidates;   // when it is decided: all tiles, alone and in each cluster
     TileVec kept;         // the tiles that were decided on
     SlotDepths depths;
 };

@@ -6,17 +6,24 @@
 //     grid (slice in 4, row in M) cluster (2, 1):    rank = block % 2, cluster = block / 2,
 //                                                   slice = cluster % (4 / 2) * 2 + rank % 2,   row = cluster / (4 / 2)
 //
-// `raster` and `persistent` are then ignored.
+// `raster` and `persistent` are then ignored. Where the launch chooses the cluster, its extents stand for the numbers.
 #include "passes/grid/tile_scheduler.h"
+
+Expr *cluster_along(const Scheduler *s, int name) {
+    int extent = name < 3 ? s->grid->grid.cluster[name] : 1;
+    if (chooses_cluster(s->grid))
+        return name < CLUSTER_NAMES && cluster_most(s->grid, name) > 1 ? e_cluster_extent(s->arena, name) : NULL;
+    return extent > 1 ? e_int(s->arena, extent) : NULL;
+}
 
 // The extents must be multiples of the cluster's; the launch checks this. True: the condition was added.
 static bool want_whole_clusters(Scheduler *s, Func *kernel) {
     Arena *a = s->arena;
     bool wanted = false;
-    for (int i = 0; i < s->grid->grid.count && i < 3; i++) {
-        int extent = s->grid->grid.cluster[i];
-        if (extent <= 1) continue;
-        Expr *whole = e_eq(a, e_rem(a, s->grid->grid.iters[i].end, extent), e_int(a, 0));
+    for (int i = 0; i < s->grid->grid.count; i++) {
+        Expr *extent = cluster_along(s, i), *end = s->grid->grid.iters[i].end;
+        if (!extent || expr_equal(end, extent)) continue;
+        Expr *whole = e_eq(a, e_mod(a, end, extent), e_int(a, 0));
         if (prove(s->facts, whole)) continue;
         kernel->when = e_both(a, kernel->when, whole);
         wanted = true;
@@ -27,27 +34,26 @@ static bool want_whole_clusters(Scheduler *s, Func *kernel) {
 // The old iterators from the cluster's number and the rank in it; fills s->top.
 static void decompose_clusters(Scheduler *s, Expr *number, int blocks) {
     Arena *a = s->arena;
-    const int *extents = s->grid->grid.cluster;
-    EXPECT(s->context->failure, blocks > 1 && blocks % extents[0] == 0,
-           "clusters of %d CTAs, %d of them along the first name", blocks, extents[0]);
-    Expr *cluster = bind_name(s, "cluster", e_over(a, number, blocks));
-    Expr *rank = bind_name(s, "rank", e_rem(a, number, blocks));
+    Expr *size = chooses_cluster(s->grid) ? e_cluster_ctas(a) : e_int(a, blocks), *one = e_int(a, 1);
+    Expr *cluster = bind_name(s, "cluster", e_div(a, number, size));
+    Expr *rank = bind_name(s, "rank", e_mod(a, number, size));
     for (int i = 0; i < s->grid->grid.count; i++) {
         const Iter *iter = &s->grid->grid.iters[i];
-        int extent = i < 3 ? extents[i] : 1;
+        Expr *extent = cluster_along(s, i);
         bool last = i == s->grid->grid.count - 1;
-        Expr *clusters = extent > 1 ? e_over(a, iter->end, extent) : iter->end;
-        Expr *at = e_times(a, last ? cluster : e_mod(a, cluster, clusters), extent);
-        bind_iter(s, i, extent > 1 ? e_add(a, at, e_rem(a, rank, extent)) : at, iter->end);
+        Expr *clusters = !extent ? iter->end : expr_equal(iter->end, extent) ? one : e_div(a, iter->end, extent);
+        Expr *at = e_mul(a, last ? cluster : e_mod(a, cluster, clusters), extent ? extent : one);
+        bind_iter(s, i, extent ? e_add(a, at, e_mod(a, rank, extent)) : at, iter->end);
         if (last) break;
         cluster = bind_name(s, "rest", e_div(a, cluster, clusters));
-        if (extent > 1) rank = e_over(a, rank, extent);
+        if (extent) rank = e_div(a, rank, extent);
     }
 }
 
 bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks) {
-    if (blocks > s->context->target->cluster_most)
-        diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, blocks, s->context->target->name,
+    int largest = cluster_largest(s->grid);
+    if (largest > s->context->target->cluster_most)
+        diag(s->context->sink, s->grid->loc, T_CLUSTER_TOO_LARGE, kernel->name, largest, s->context->target->name,
              s->context->target->cluster_most);
     bool claims = set_claim(s->arena, s->grid, (TileClaim){0}), orders = set_order(s->arena, s->grid, (TileOrder){0});
     const char *unused = claims ? "persistent" : orders ? "raster" : NULL;

@@ -6,13 +6,16 @@
 //
 //     grid (bm in X, bn in Y) cluster (2, 1):     A[bm * BM, ..] one load per CTA,  B[bn * BN, ..] @multicast(2, 1)
 //
+// With `@cluster` a launch chooses among shapes (`@cluster(2, 1) @cluster(1, 2) ..`), and the kernel asks for its extents
+// (cluster_extent): copies say along which name they are shared (`@multicast_along`), of whatever number of CTAs that is.
+//
 // Clusters form a grid of their own, in raster order. If a cluster extends beyond the end of the grid, its CTAs outside
 // execute all loads and MMAs, and skip the stores.
 #include "passes/grid/multicast.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
 
-enum { SHARED_NAMES = 2 };
+enum { SHARED_NAMES = CLUSTER_NAMES };
 
 typedef struct Share {
     Arena *arena;
@@ -26,22 +29,35 @@ static bool may_depend(const Expr *expr, const void *var) {
     return expr->kind == EXPR_LOAD || (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op));
 }
 
-// A dim of the cluster has several CTAs, and the value differs between them or is unknown.
+// The value differs along the name, or is unknown.
+static bool varies(const Share *share, int name, Expr *expr) {
+    return any_expr(subst_expr(share->lets, expr), may_depend, share->grid->grid.iters[name].var);
+}
+
+// A dim of the cluster has several CTAs, and the value differs between them.
 static bool differs(const Share *share, int dim, Expr *expr) {
-    return share->grid->grid.cluster[dim] > 1 &&
-           any_expr(subst_expr(share->lets, expr), may_depend, share->grid->grid.iters[dim].var);
+    return cluster_most(share->grid, dim) > 1 && varies(share, dim, expr);
+}
+
+static bool moves_along(const Share *share, const Stmt *copy, int name) {
+    const Region *from = ARG(copy, COPY, src).region;
+    for (int r = 0; r < from->count; r++)
+        if (varies(share, name, from->dims[r].start)) return true;
+    return false;
+}
+
+// The tile is the same for all CTAs of the cluster along the name.
+static bool is_shared_along(const Share *share, const Stmt *copy, int name) {
+    return cluster_most(share->grid, name) > 1 && !moves_along(share, copy, name);
 }
 
 // Of a tile that does not move along some dims of the cluster one CTA loads for all of them. Out: their number, and their ranks'
 // stride.
 static void sharing(const Share *share, const Stmt *copy, int64_t numbers[2]) {
     const int *cluster = share->grid->grid.cluster;
-    const Region *from = ARG(copy, COPY, src).region;
     numbers[0] = numbers[1] = 1;
     for (int d = 0; d < SHARED_NAMES; d++) {
-        bool moves = cluster[d] <= 1;
-        for (int r = 0; r < from->count && !moves; r++) moves = differs(share, d, from->dims[r].start);
-        if (moves) continue;
+        if (!is_shared_along(share, copy, d)) continue;
         if (numbers[0] == 1 && d == 1) numbers[1] = cluster[0];
         numbers[0] *= cluster[d];
     }
@@ -85,9 +101,10 @@ static const char *problem_of(Arena *arena, const Target *target, const Func *ke
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";
     if (!loads_in_step(arena, target, kernel)) return other_kernel;
-    if (grid_cluster(grid) > target->max_cluster) return "it is larger than the target's";
+    if (cluster_largest(grid) > target->max_cluster) return "it is larger than the target's";
     *share = share_of(arena, kernel);
     if (!share->some) return "its CTAs read no tile in common";
+    if (chooses_cluster(grid) && !multicast_chooses(arena, kernel)) return "all CTAs of a cluster read the same tile";
     return share->differ
                ? "the trip counts of its CTAs may differ, or an `assume` need not hold for tiles outside of the grid"
                : NULL;
@@ -98,13 +115,21 @@ const char *multicast_problem(Arena *arena, const Target *target, const Func *ke
     return problem_of(arena, target, kernel, &share);
 }
 
-int64_t multicast_ctas(Arena *arena, const Func *kernel, const Stmt *copy) {
-    const Stmt *grid = func_grid(kernel);
-    int64_t numbers[2] = {1, 1};
-    if (grid_cluster(grid) == 1 || grid->grid.count < SHARED_NAMES) return 1;
+bool multicast_chooses(Arena *arena, const Func *kernel) {
     Share share = share_of(arena, kernel);
-    sharing(&share, copy, numbers);
-    return numbers[0];
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (is_global_to_shared_copy(stmt) && is_shared_along(&share, stmt, 0) && is_shared_along(&share, stmt, 1))
+            return false;
+    return true;
+}
+
+bool moves_along_second(Arena *arena, const Func *kernel, const Stmt *copy) {
+    Share share = {.arena = arena, .grid = func_grid(kernel), .lets = subst_new(arena)};
+    if (share.grid->grid.count < SHARED_NAMES) return false;
+    FOR_EACH_STMT (stmt, &kernel->body)
+        if (stmt->kind == STMT_LET && expr_is_stable(stmt->let.value))
+            subst_let(share.lets, stmt->let.var, stmt->let.value);
+    return !moves_along(&share, copy, 0) && moves_along(&share, copy, 1);
 }
 
 const char *share_tiles(Scheduler *s, Func *kernel) {
@@ -116,6 +141,9 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
         int64_t numbers[2];   // CTAs, rank stride
         if (!is_global_to_shared_copy(stmt)) continue;
+        for (int d = 0; d < SHARED_NAMES && chooses_cluster(s->grid); d++)
+            if (is_shared_along(&share, stmt, d)) attr_set_int(s->arena, &stmt->attrs, ATTR_MULTICAST_ALONG, d + 1);
+        if (chooses_cluster(s->grid)) continue;
         sharing(&share, stmt, numbers);
         if (numbers[0] > 1) attr_set_ints(s->arena, &stmt->attrs, ATTR_MULTICAST, COUNT_OF(numbers), numbers);
     }
@@ -124,14 +152,14 @@ const char *share_tiles(Scheduler *s, Func *kernel) {
 
 static void bind_in_cluster(Scheduler *s, Expr *rank, const Iter *clusters) {
     Arena *a = s->arena;
-    int64_t rank_stride = 1;
+    Expr *rank_stride = NULL;
     for (int d = 0; d < SHARED_NAMES; d++) {
-        int extent = s->grid->grid.cluster[d];
-        if (extent <= 1) continue;
-        Expr *place = e_rem(a, e_over(a, rank, rank_stride), extent);
-        Expr *first = e_times(a, e_var(a, clusters[d].var), extent);
-        bind_iter(s, d, e_add(a, first, place), e_times(a, clusters[d].end, extent));
-        rank_stride *= extent;
+        Expr *extent = cluster_along(s, d);
+        if (!extent) continue;
+        Expr *place = e_mod(a, rank_stride ? e_div(a, rank, rank_stride) : rank, extent);
+        Expr *first = e_mul(a, e_var(a, clusters[d].var), extent);
+        bind_iter(s, d, e_add(a, first, place), e_mul(a, clusters[d].end, extent));
+        rank_stride = rank_stride ? e_mul(a, rank_stride, extent) : extent;
     }
 }
 
@@ -140,8 +168,9 @@ static Expr *tile_within(Scheduler *s, const Iter *own) {
     Arena *a = s->arena;
     Expr *within = NULL;
     for (int d = 0; d < SHARED_NAMES; d++) {
-        int64_t extent = s->grid->grid.cluster[d];
-        if (extent <= 1 || multiple_of(s->facts, own[d].end) % extent == 0) continue;
+        Expr *extent = cluster_along(s, d);
+        int64_t fixed = 0;
+        if (!extent || (expr_const(extent, &fixed) && multiple_of(s->facts, own[d].end) % fixed == 0)) continue;
         within = e_both(a, within, e_lt(a, e_var(a, own[d].var), own[d].end));
     }
     return within;
@@ -162,6 +191,12 @@ static void leave_beyond(Scheduler *s, Expr *within) {
         if (is_seen(s->arena, body->items[i])) body->items[i] = s_if_only(s->arena, within, body->items[i]);
 }
 
+// Rows of clusters in a raster group: as many rows of tiles as without, as far as possible.
+static Expr *raster_rows(Scheduler *s) {
+    Expr *rows = e_int(s->arena, s->order.rows), *extent = cluster_along(s, 0);
+    return extent ? e_call2(s->arena, OP_CEILDIV, rows, extent) : rows;
+}
+
 void flatten_shared(Scheduler *s) {
     static const char *const names[SHARED_NAMES] = {"cluster_row", "cluster_column"};
     Arena *a = s->arena;
@@ -171,15 +206,16 @@ void flatten_shared(Scheduler *s) {
            "tiles are shared along the first %d names", SHARED_NAMES);
     Iter *own = grid->grid.iters, *clusters = arena_copy(a, own, sizeof *own * (size_t)grid->grid.count);
     for (int d = 0; d < SHARED_NAMES; d++) {
-        if (grid->grid.cluster[d] <= 1) continue;
+        Expr *extent = cluster_along(s, d);
+        if (!extent) continue;
         clusters[d].var = var_new(a, names[d], VAR_ITER, TYPE_I64, grid->loc);
-        clusters[d].end = e_call2(a, OP_CEILDIV, own[d].end, e_int(a, grid->grid.cluster[d]));
+        clusters[d].end = e_call2(a, OP_CEILDIV, own[d].end, extent);
     }
     Var *block = var_new(a, "block", VAR_ITER, TYPE_I64, grid->loc);
-    Expr *number = e_var(a, block), *size = e_int(a, blocks), *limit = e_int(a, s->context->target->max_grid);
+    Expr *number = e_var(a, block), *limit = e_int(a, s->context->target->max_grid);
+    Expr *size = chooses_cluster(grid) ? e_cluster_ctas(a) : e_int(a, blocks);
     push_assume(s, e_lt(a, number, limit));
-    int rows = grid->grid.cluster[0];
-    s->order.rows = (s->order.rows + rows - 1) / rows;   // in cluster rows, as far as possible
+    if (s->order.kind == ORDER_RASTER) s->raster = bind_name(s, "raster", raster_rows(s));
     grid->grid.iters = clusters;
     Expr *tiles = e_mul(a, grid_tiles(a, grid), size), *cluster = bind_name(s, "cluster", e_div(a, number, size));
     assume_within(s, cluster, limit);

@@ -5,5 +5,7 @@
 
 // NULL: the CTAs of the grid's cluster can share tiles; else the reason why not.
 const char *multicast_problem(Arena *arena, const Target *target, const Func *kernel);
-// The CTAs that share the tile of a copy to shared memory; 1: none.
-int64_t multicast_ctas(Arena *arena, const Func *kernel, const Stmt *copy);
+// A launch can choose the cluster's shape: each tile that CTAs share moves along one of the grid's first names.
+bool multicast_chooses(Arena *arena, const Func *kernel);
+// The tile of the copy to shared memory moves along the second name of the grid alone: CTAs of a cluster along the first share it.
+bool moves_along_second(Arena *arena, const Func *kernel, const Stmt *copy);

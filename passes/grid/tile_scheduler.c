@@ -109,7 +109,8 @@ void decompose(Scheduler *s, Expr *number) {
         Expr *rows = bind_name(s, "rows", iters[0].end), *columns = bind_name(s, "columns", iters[1].end);
         Expr *plane = e_mul(a, rows, columns);
         Expr *point = count > 2 ? bind_name(s, "point", e_mod(a, number, plane)) : number;
-        if (s->order.kind == ORDER_RASTER) bind_raster(s, point, rows, columns, e_int(a, s->order.rows));
+        if (s->order.kind == ORDER_RASTER)
+            bind_raster(s, point, rows, columns, s->raster ? s->raster : e_int(a, s->order.rows));
         else bind_hilbert(s, point, rows, columns, is_block ? TYPE_I32 : TYPE_I64);
         number = e_div(a, number, plane);
         if (count > 3) number = bind_name(s, "rest", number);
@@ -204,11 +205,31 @@ static bool drop_schedule(Scheduler *s, bool claim) {
     return (claim && set_claim(s->arena, s->grid, (TileClaim){0})) || had;
 }
 
-static bool drop_cluster(Scheduler *s, const char *why) {
-    if (grid_cluster(s->grid) == 1) return false;
+static Expr *extent_of_one(Mapper *mapper, Expr *expr) {
+    return is_expr_call(expr, OP_CLUSTER_EXTENT) ? e_int(mapper->arena, 1) : expr;
+}
+
+static bool drop_cluster(Scheduler *s, Func *kernel, const char *why) {
+    Mapper mapper = {.arena = s->arena, .expr = extent_of_one};
+    if (grid_cluster(s->grid) == 1 && !chooses_cluster(s->grid)) return false;
     REMARK(s->context, s->grid->loc, T_GRID_HINT, "cluster", why);
-    set_cluster(s->grid, 1);
+    drop_cluster_shapes(s->grid);
+    map_block(&mapper, &kernel->body);
+    if (kernel->when) kernel->when = map_expr(&mapper, kernel->when);
     return true;
+}
+
+static bool is_extent_of_cluster(const Expr *expr, const void *what) {
+    (void)what;
+    return is_expr_call(expr, OP_CLUSTER_EXTENT);
+}
+
+// CTAs that have to be in one cluster, beyond shared tiles: they reach each other, or the source asks for how many they are.
+static int needed_cluster(const Func *kernel, const Stmt *grid) {
+    int blocks = func_cluster(kernel);
+    bool asks = chooses_cluster(grid) && !loads_multicast(&kernel->body) &&
+                block_any_expr(&kernel->body, is_extent_of_cluster, NULL);
+    return blocks == 1 && asks ? grid_cluster(grid) : blocks;
 }
 
 // If the tile needs more threads than a CTA may have, they are those of the cluster's CTAs.
@@ -258,8 +279,9 @@ static bool schedule_tiles(Scheduler *s, Func *kernel, Expr *tiles) {
     }
     SpecializeKind kind = planned_kind(kernel);
     TileClaim claim = grid_claim(grid);
-    bool changed = drop_cluster(s, not_shared),
+    bool changed = drop_cluster(s, kernel, not_shared),
          loops = kind == WS_NONE && grid_is_persistent(grid) && !func_has_roles(kernel);
+    if (changed) tiles = grid_tiles(s->arena, grid);
     loops &= kernel->stage == STAGE_TILE || claim.kind != CLAIM_DYNAMIC;
     if (grid->grid.count > 1 && kind == WS_PINGPONG)   // (shared tiles need one order)
         l2_hints(s->arena, s->context->target, grid);
@@ -306,7 +328,7 @@ static bool schedule_grid(PassContext *context, Func *kernel, Stmt *grid) {
     bool changed = clamp_extents(&s, kernel);
     changed |= divide_tile(&s);
     Expr *tiles = grid_tiles(s.arena, grid);
-    int blocks = func_cluster(kernel);
+    int blocks = needed_cluster(kernel, grid);
     if (blocks == 1) return schedule_tiles(&s, kernel, tiles) || changed;
     return flatten_clusters(&s, kernel, tiles, blocks) || changed;
 }

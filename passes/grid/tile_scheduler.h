@@ -22,8 +22,9 @@ typedef struct Scheduler {
     Facts *facts;
     Stmt *grid;
     TileOrder order;
-    bool snake;   // persistent CTAs get the tiles of a section in snake order
-    Block top;    // lets that compute the old iterators
+    Expr *raster;   // rows of a raster group, of clusters where they share tiles; NULL: the order says it
+    bool snake;     // persistent CTAs get the tiles of a section in snake order
+    Block top;      // lets that compute the old iterators
 } Scheduler;
 
 // `let name = value;` at the top; constants and names stay themselves.
@@ -45,6 +46,7 @@ void set_grid(Scheduler *s, Var *var, Expr *end);
 void bind_longest_first(Scheduler *s, Expr *number);
 
 // ---- clusters ----
+Expr *cluster_along(const Scheduler *s, int name);   // CTAs of a cluster along the name; NULL: one
 // For communicating CTAs (cluster_grid.c): `tiles` becomes the only extent. False: no change.
 bool flatten_clusters(Scheduler *s, Func *kernel, Expr *tiles, int blocks);
 // Marks tiles that CTAs share (multicast.c). NULL: some are; else the reason why not.

@@ -21,6 +21,7 @@
 // This header: helpers that both kinds use to build roles.
 #pragma once
 #include "ir/build.h"
+#include "ir/schedule.h"
 #include "passes/analysis/util.h"
 #include "passes/grid/tile_claims.h"
 #include "passes/select/tma.h"
@@ -29,9 +30,10 @@
 #include "support/map.h"
 #include "support/numbers.h"
 
-// Multicast: CTAs that share a tile, and the distance of their ranks; 0: a tile of one CTA.
+// Multicast: CTAs that share a tile, and the distance of their ranks; NULL: a tile of one CTA.
 typedef struct Sharing {
-    int64_t blocks, rank_stride;
+    Expr *blocks, *rank_stride;
+    int along;   // the name of the grid along which they are, of a cluster whose shape the launch chooses; 0: the shape is fixed
 } Sharing;
 typedef VEC(Sharing) SharingVec;
 
@@ -42,7 +44,9 @@ typedef struct RoleBuilder {
     Groups groups;
     Stmt *grid;
     Span loc;
-    int cluster;                  // CTAs that share loads; 1: none
+    int cluster;   // CTAs that share loads; 1: none
+    // Of a cluster whose shape the launch chooses, by name of the grid: this CTA's index along it, and the CTAs along it by rank.
+    Expr *places[CLUSTER_NAMES], *masks[CLUSTER_NAMES];
     int consumers;                // compute groups, of a warpgroup each; of one role, where several share steps
     int members;                  // compute roles that share the steps of a tile (share_steps.c)
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
@@ -298,21 +302,27 @@ static inline Expr *persistent_ctas(RoleBuilder *p) {
     Expr *most = e_sms(p->arena);
     if (p->cluster > 1) {   // whole clusters; pairs always fit
         Arena *a = p->arena;
-        Expr *blocks = integer(p, p->cluster), *clusters = e_div(a, most, blocks);
+        bool chooses = chooses_cluster(p->grid);
+        Expr *blocks = chooses ? e_cluster_ctas(a) : integer(p, p->cluster), *clusters = e_div(a, most, blocks);
         Expr *stray = e_div(a, clusters, integer(p, p->context->target->wgmma.stray_clusters));
-        if (p->cluster > 2) clusters = e_sub(a, clusters, stray);
+        if (chooses) stray = e_select(a, e_lt(a, integer(p, 2), blocks), stray, integer(p, 0));
+        if (chooses || p->cluster > 2) clusters = e_sub(a, clusters, stray);
         most = e_mul(a, e_max(a, clusters, integer(p, 1)), blocks);
     }
     return e_min(p->arena, p->grid->grid.iters[0].end, most);
 }
 
 // A product of numbers of tiles, with those of small tiles, which are as many or more. Larger divisors than those of tiles are
-// slices of k.
+// slices of k. Of clusters whose shape the launch chooses, as many as if each point took a whole one.
 static inline Expr *as_small_tiles(Arena *arena, Expr *count) {
     enum { SMALL = 16, LARGEST = 256 };
     int64_t tile;
+    if (expr_equal(count, e_cluster_ctas(arena))) return e_int(arena, MOST_CLUSTER);
     if (is_binary(count, BIN_MUL))
         return e_mul(arena, as_small_tiles(arena, count->binary.a), as_small_tiles(arena, count->binary.b));
+    if (is_expr_call(count, OP_CLUSTER_EXTENT)) return e_int(arena, MOST_CLUSTER);
+    if (is_expr_call(count, OP_CEILDIV) && is_expr_call(ARG(count, CEILDIV, b).value, OP_CLUSTER_EXTENT))
+        return as_small_tiles(arena, ARG(count, CEILDIV, a).value);
     if (!is_expr_call(count, OP_CEILDIV) || !expr_const(ARG(count, CEILDIV, b).value, &tile)) return count;
     Expr *of = as_small_tiles(arena, ARG(count, CEILDIV, a).value);
     return e_call2(arena, OP_CEILDIV, of, e_int(arena, tile > SMALL && tile <= LARGEST ? SMALL : tile));

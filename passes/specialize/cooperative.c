@@ -134,6 +134,7 @@ static void push_group_barriers(Maker *m, Block *out) {
 
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
+    bind_cluster(p, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         Expr *readers = count_readers(p, &ring->sharings, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, out);

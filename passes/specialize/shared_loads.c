@@ -1,4 +1,5 @@
-// Multicast: tile-scheduler marks the copies of tiles that several CTAs of a cluster read (`@multicast`). The first of
+// Multicast: tile-scheduler marks the copies of tiles that several CTAs of a cluster read (`@multicast`, or, where the launch
+// chooses the cluster, `@multicast_along`: those along a name, of which there may be one, and then the copy is a plain one). The first of
 // these CTAs loads the tile for all of them. Its slot must be empty in all of them, so consumers arrive at the loading
 // CTA's mbarrier, too:
 //
@@ -16,15 +17,24 @@ static Expr *rank_of(const RoleBuilder *p) {
     return e_call(p->arena, OP_CLUSTER_RANK, 0, NULL);
 }
 
-static Sharing sharing_of(const Stmt *copy) {
-    const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST);
-    return attr ? (Sharing){attr->args[0].integer, attr->args[1].integer} : (Sharing){0};
+// Of a cluster whose shape the launch chooses the kernel asks for the extents.
+static Sharing sharing_of(Arena *arena, const Stmt *copy) {
+    const Attr *attr = attr_get(copy->attrs, ATTR_MULTICAST), *along = attr_get(copy->attrs, ATTR_MULTICAST_ALONG);
+    if (attr && attr->args[0].integer > 1)
+        return (Sharing){e_int(arena, attr->args[0].integer), e_int(arena, attr->args[1].integer), 0};
+    if (!along) return (Sharing){0};
+    int name = along->args[0].integer == 2;
+    return (Sharing){e_cluster_extent(arena, name), name ? e_cluster_extent(arena, 0) : e_int(arena, 1), name + 1};
 }
 
 // The index of this CTA among them.
 static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
-    Expr *number = e_over(p->arena, rank_of(p), sharing->rank_stride);
-    return e_rem(p->arena, number, sharing->blocks);
+    if (sharing->along) {
+        Expr *place = p->places[sharing->along - 1];
+        EXPECT(p->context->failure, place, "a tile is shared in a grid without `@cluster`");
+        return place;
+    }
+    return e_mod(p->arena, e_div(p->arena, rank_of(p), sharing->rank_stride), sharing->blocks);
 }
 
 static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
@@ -32,51 +42,90 @@ static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
 }
 
 void add_sharing(Arena *arena, SharingVec *sharings, const Stmt *copy) {
-    Sharing sharing = sharing_of(copy);
-    bool known = sharing.blocks < 2;
+    Sharing sharing = sharing_of(arena, copy);
+    bool known = !sharing.blocks;
     VEC_EACH (const Sharing, other, sharings)
-        known |= other->blocks == sharing.blocks && other->rank_stride == sharing.rank_stride;
+        known |= expr_equal(other->blocks, sharing.blocks) && expr_equal(other->rank_stride, sharing.rank_stride);
     if (!known) vec_push(arena, sharings, sharing);
 }
 
 Expr *count_readers(RoleBuilder *p, const SharingVec *sharings, int64_t own) {
+    Arena *a = p->arena;
     Expr *readers = integer(p, own);
     VEC_EACH (const Sharing, sharing, sharings) {
-        Expr *others = integer(p, (sharing->blocks - 1) * own);
-        readers = e_add(p->arena, readers, e_select(p->arena, is_first(p, sharing), others, integer(p, 0)));
+        Expr *others = e_times(a, e_sub(a, sharing->blocks, integer(p, 1)), own);
+        readers = e_add(a, readers, e_select(a, is_first(p, sharing), others, integer(p, 0)));
     }
     return readers;
 }
 
-static int64_t blocks_from(const Sharing *sharing) {
-    int64_t mask = 0;
-    for (int64_t i = 0; i < sharing->blocks; i++) mask |= INT64_C(1) << i * sharing->rank_stride;
-    return mask;
+// The ranks behind the first CTA's, a bit each.
+static Expr *blocks_from(RoleBuilder *p, const Sharing *sharing) {
+    int64_t blocks = 1, stride = 1, mask = 0;
+    if (sharing->along) return e_cast(p->arena, TYPE_I64, p->masks[sharing->along - 1]);
+    expr_const(sharing->blocks, &blocks);
+    expr_const(sharing->rank_stride, &stride);
+    EXPECT(p->context->failure, stride > 0 && (blocks - 1) * stride < p->cluster,
+           "%lld CTAs share a tile in a cluster of %d", (long long)blocks, p->cluster);
+    for (int64_t i = 0; i < blocks; i++) mask |= INT64_C(1) << i * stride;
+    return integer(p, mask);
+}
+
+// So many ones.
+static Expr *ones(RoleBuilder *p, Expr *count) {
+    Expr *one = small(p, 1);
+    return e_sub(p->arena, e_binary(p->arena, BIN_SHL, one, e_cast(p->arena, TYPE_I32, count)), one);
+}
+
+// Ones of stride x, a power of two, over all ranks. (Few instructions: the first loads wait for them.)
+static Expr *ones_with_stride(RoleBuilder *p, Expr *x) {
+    Expr *bits = small(p, 1);
+    int64_t mask = 1;
+    for (int distance = MOST_CLUSTER / 2; distance >= 1; distance /= 2) {
+        mask |= mask << distance;
+        bits = e_select(p->arena, e_eq(p->arena, x, integer(p, distance)), small(p, mask), bits);
+    }
+    return bits;
+}
+
+// CTAs along the second name have ranks of stride x.
+void bind_cluster(RoleBuilder *p, Block *out) {
+    Arena *a = p->arena;
+    if (p->cluster <= 1 || !chooses_cluster(p->grid)) return;
+    Expr *x = e_cluster_extent(a, 0);
+    p->places[0] = bind(p, "place", e_mod(a, rank_of(p), x), out);
+    p->places[1] = bind(p, "place", e_div(a, rank_of(p), x), out);
+    p->masks[0] = bind(p, "ctas_along", ones(p, x), out);
+    p->masks[1] = bind(p, "ctas_along", e_binary(a, BIN_AND, ones(p, e_cluster_ctas(a)), ones_with_stride(p, x)), out);
 }
 
 void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out) {
     Arena *a = p->arena;
-    Sharing sharing = sharing_of(started);
-    if (sharing.blocks > 1) {
-        int64_t last = (sharing.blocks - 1) * sharing.rank_stride;
-        EXPECT(p->context->failure, sharing.rank_stride > 0 && last < p->cluster,
-               "%lld CTAs share a tile in a cluster of %d", (long long)sharing.blocks, p->cluster);
-        Expr *mask = e_binary(a, BIN_SHL, integer(p, blocks_from(&sharing)), rank_of(p));
-        call_set_arg(a, started, OPERAND_INDEX(COPY, ctas), arg_value(mask));
-        attr_remove(&started->attrs, ATTR_MULTICAST);
-        out = block_if(a, out, is_first(p, &sharing));
+    Sharing sharing = sharing_of(a, started);
+    attr_remove(&started->attrs, ATTR_MULTICAST);
+    attr_remove(&started->attrs, ATTR_MULTICAST_ALONG);
+    if (sharing.blocks) out = block_if(a, out, is_first(p, &sharing));
+    if (sharing.along) {   // (to this CTA alone a multicast takes longer than a load: 64 x 128 had 0.6 of the speed)
+        Stmt *alone = s_if(a, e_lt(a, integer(p, 1), sharing.blocks));
+        block_push(a, &alone->if_.otherwise, clone_stmt(a, subst_new(a), started));
+        block_push(a, out, alone);
+        out = &alone->if_.then;
     }
     block_push(a, out, started);
+    if (!sharing.blocks) return;
+    Expr *mask = e_binary(a, BIN_SHL, blocks_from(p, &sharing), rank_of(p));
+    call_set_arg(a, started, OPERAND_INDEX(COPY, ctas), arg_value(mask));
 }
 
 void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *slot, int64_t arrivals, Block *out) {
     Arena *a = p->arena;
     VEC_EACH (const Sharing, sharing, sharings) {
         Expr *place = place_among(p, sharing);
-        Expr *first = e_sub(a, rank_of(p), e_mul(a, place, integer(p, sharing->rank_stride)));
+        Expr *first = e_sub(a, rank_of(p), e_mul(a, place, sharing->rank_stride));
         Arg args[] = {element(p, empty, slot), arg_value(first), arg_int(a, arrivals)};
         Block *other = block_if(a, out, e_binary(a, BIN_NE, place, integer(p, 0)));
         block_call(a, other, p->loc, OP_PEER_ARRIVE, arrivals > 1 ? 3 : 2, args);
+        attr_set_ints(a, &vec_last(other)->attrs, ATTR_PREDICATED, 0, NULL);
     }
 }
 
@@ -89,6 +138,6 @@ void push_last_waits(RoleBuilder *p, Buf *empty, const Counter *counter, Block *
 
 bool loads_multicast(const Block *block) {
     FOR_EACH_STMT (stmt, block)
-        if (attr_get(stmt->attrs, ATTR_MULTICAST)) return true;
+        if (attr_get(stmt->attrs, ATTR_MULTICAST) || attr_get(stmt->attrs, ATTR_MULTICAST_ALONG)) return true;
     return false;
 }

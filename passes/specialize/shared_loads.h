@@ -6,6 +6,8 @@
 void add_sharing(Arena *arena, SharingVec *sharings, const Stmt *copy);
 // Arrivals that make a slot empty: `own` ones, and as many of each other CTA whose tiles this one loads.
 Expr *count_readers(RoleBuilder *p, const SharingVec *sharings, int64_t own);
+// Pushes what the operations below need to know of a cluster whose shape the launch chooses.
+void bind_cluster(RoleBuilder *p, Block *out);
 // Pushes a started copy: if its tile is shared, to all CTAs, by the first of them.
 void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out);
 // Behind the role's own arrival: `arrivals` more at `empty` of each CTA that loads one of the slot's tiles.

@@ -184,12 +184,24 @@ int64_t buf_registers(const Target *target, const Buf *fragment, int warpgroups)
     return (bits + row_bits - 1) / row_bits;
 }
 
-int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups) {
+// Of an `if` either arm's.
+static int64_t registers_in(const Target *target, const Block *block, int warpgroups) {
     int64_t registers = 0;
-    FOR_EACH_STMT (stmt, &kernel->body)
+    FOR_EACH_ITEM (stmt, block) {
         if (stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT)
             registers += buf_registers(target, stmt->decl, warpgroups);
+        if (stmt->kind == STMT_IF) {
+            registers += larger(registers_in(target, &stmt->if_.then, warpgroups),
+                                registers_in(target, &stmt->if_.otherwise, warpgroups));
+            continue;
+        }
+        FOR_EACH_BODY (body, stmt) registers += registers_in(target, body, warpgroups);
+    }
     return registers;
+}
+
+int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups) {
+    return registers_in(target, &kernel->body, warpgroups);
 }
 
 int64_t initial_registers(const Target *target, int warpgroups) {
@@ -214,9 +226,12 @@ int64_t producer_registers(const Target *target, int consumers, int producers, i
     return producer;
 }
 
+int64_t pingpong_limit(const Target *target) {
+    return consumer_registers(target, PINGPONG_MOST, 1, target->registers_least) - PINGPONG_ROOM;
+}
+
 static bool holds_pingpong(const Target *target, const Func *kernel) {
-    int64_t limit = consumer_registers(target, PINGPONG_MOST, 1, target->registers_least) - PINGPONG_ROOM;
-    return fragment_registers(target, kernel, 1) <= limit;
+    return fragment_registers(target, kernel, 1) <= pingpong_limit(target);
 }
 
 // ---- ping-pong or cooperative ----

@@ -276,6 +276,7 @@ static void count_slots(RoleBuilder *p) {
 
 static void push_setup(RoleBuilder *p, Block *out) {
     int64_t writers = p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1;
+    bind_cluster(p, out);
     push_barrier_init(p, p->slots, p->full, writers, p->empty, count_readers(p, &p->sharings, 1), out);
     block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
 }

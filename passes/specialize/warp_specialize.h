@@ -64,6 +64,7 @@ bool loads_in_loop(const Block *body);   // a loop that is not that over a CTA's
 // Whether the warpgroups of a CTA without roles have registers for its fragments and their addresses.
 bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel);
 int64_t fragment_registers(const Target *target, const Func *kernel, int warpgroups);
+int64_t pingpong_limit(const Target *target);   // what one warpgroup has for fragments
 // The fragment holds the result of MMAs, or sums of such results computed element by element. Its layout is wgmma's.
 bool is_accumulator(const Func *kernel, const Buf *fragment);
 // The statement stores such a fragment by TMA; *why not, if the store could be another one. The tensor is neither read

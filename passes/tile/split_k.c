@@ -25,6 +25,8 @@
 // `parallel` loops that change the elements of acc before the copy change those of sum: each CTA does its rows. swap-operands comes
 // afterwards and swaps the product alone: slices and sums keep the order of C, so that peers are read and C is written by rows.
 //
+// `@split(cluster, 2, 4, 8)` leaves the choice to the launch: S is then cluster_extent(0), and each number has sums of its own.
+//
 // If the number of CTAs does not divide the rows, the last CTAs add nothing: of 6 CTAs with 64 rows, 4 have 16
 // rows each, `if (s < 4)`.
 //
@@ -177,6 +179,12 @@ static int adders_of(const KSlices *slices, int blocks) {
     return blocks;
 }
 
+int64_t split_registers(const Target *target, const Func *kernel, int blocks) {
+    KSlices slices;
+    if (find_pieces(kernel, &slices)) return 0;
+    return ceil_div(slices.rows / adders_of(&slices, blocks) * slices.columns, target_warpgroup(target));
+}
+
 int64_t split_bytes(const Func *kernel) {
     KSlices slices;
     return find_pieces(kernel, &slices) ? 0 : slices.rows * slices.columns * type_bytes(slices.acc->type);
@@ -188,7 +196,7 @@ typedef struct Split {
     Arena *arena;
     KSlices slices;
     int blocks;
-    Expr *count;   // the same, or of as many blocks as the launch chooses
+    Expr *count;   // the same, or as many as the launch chooses
     Stmt *grid;
     Var *rank;
 } Split;
@@ -271,7 +279,8 @@ static void push_epilogue(Split *s, const Stmt *epilogue, Buf *sum, Expr *first,
     push_when(s, adds, loop, out);
 }
 
-static void push_shares(Split *s, const Block *body, Block *out) {
+// Each CTA adds up its share of the rows, of `s->blocks` CTAs, and stores it.
+static void push_sums_of(Split *s, const Block *body, Buf *slice, Block *out) {
     const Stmt *store = body->items[s->slices.store];
     Arena *a = s->arena;
     const Buf *acc = s->slices.acc;
@@ -279,13 +288,11 @@ static void push_shares(Split *s, const Block *body, Block *out) {
     Expr *rows = e_int(a, s->slices.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
     Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
     Expr *shape[] = {rows, acc->shape[1]};
-    Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
-    attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
     Stmt *share = s_copy(a, region_whole(a, sum), share_of(s, copy_of(store).dst, first, rows), store->loc);
-    block_push(a, out, s_decl(a, slice));
-    block_push(a, out, s_copy(a, copy_of(store).src, region_whole(a, slice), store->loc));
-    block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
+    // (with it, addresses within the slice are seen to be contiguous)
+    if (!expr_is_int(s->count, s->blocks))
+        block_push(a, out, s_assume(a, e_lt(a, e_var(a, s->rank), e_int(a, s->blocks)), s->grid->loc));
     block_push(a, out, s_decl(a, sum));
     push_sums(s, slice, sum, first, adds, out);
     block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
@@ -294,21 +301,53 @@ static void push_shares(Split *s, const Block *body, Block *out) {
     push_when(s, adds, share, out);
 }
 
+// Where the launch chooses among several numbers of CTAs, text for each: a loop over CTAs would wait for one after the other.
+static void push_choice(Split *s, const Block *body, Buf *slice, const TileSplit *split, int at, Block *out) {
+    int next = at < COUNT_OF(split->more) ? split->more[at] : 0;
+    s->blocks = at == 0 ? split->ctas : split->more[at - 1];
+    if (next == 0) {
+        push_sums_of(s, body, slice, out);
+        return;
+    }
+    Stmt *chosen = s_if(s->arena, e_eq(s->arena, s->count, e_int(s->arena, s->blocks)));
+    push_sums_of(s, body, slice, &chosen->if_.then);
+    push_choice(s, body, slice, split, at + 1, &chosen->if_.otherwise);
+    block_push(s->arena, out, chosen);
+}
+
+static void push_shares(Split *s, const Block *body, const TileSplit *split, Block *out) {
+    Arena *a = s->arena;
+    const Buf *acc = s->slices.acc;
+    const Stmt *store = body->items[s->slices.store];
+    Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
+    attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
+    block_push(a, out, s_decl(a, slice));
+    block_push(a, out, s_copy(a, copy_of(store).src, region_whole(a, slice), store->loc));
+    block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
+    push_choice(s, body, slice, split, 0, out);
+}
+
 // In place, of a kernel that can.
-static void split_kernel(Arena *arena, Func *kernel, int blocks) {
-    Split s = {.arena = arena, .blocks = blocks, .count = e_int(arena, blocks), .grid = (Stmt *)func_grid(kernel)};
+static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split) {
+    bool chooses = split->more[0] > 0;
+    Split s = {.arena = arena, .blocks = split->ctas, .grid = (Stmt *)func_grid(kernel)};
     EXPECT(arena_failure(arena), !find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
+    s.count = chooses ? e_cluster_extent(arena, 0) : e_int(arena, split->ctas);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
         if (i == s.slices.loop) split_loop(&s, body->items[i]);
         bool epilogue = i > s.slices.loop && is_loop(body->items[i], LOOP_PARALLEL);
-        if (i == s.slices.store) push_shares(&s, body, &out);
+        if (i == s.slices.store) push_shares(&s, body, split, &out);
         else if (!epilogue) block_push(arena, &out, body->items[i]);
     }
     *body = out;
     iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, 0, iter_new(arena, s.rank, s.count));
-    set_cluster(s.grid, blocks);
+    drop_cluster_shapes(s.grid);
+    set_cluster(s.grid, split->ctas);
+    if (chooses) add_cluster_shape(arena, s.grid, split->ctas, 1);
+    for (int i = 0; i < COUNT_OF(split->more) && split->more[i]; i++)
+        add_cluster_shape(arena, s.grid, split->more[i], 1);
     set_order(arena, s.grid, (TileOrder){0});
     set_claim(arena, s.grid, (TileClaim){0});
 }
@@ -317,9 +356,10 @@ bool pass_split_k(PassContext *context, Func *kernel) {
     TileSplit split = kernel_split(kernel);
     if (split.kind != SPLIT_CLUSTER) return false;
     set_split(context->arena, kernel, (TileSplit){0});
-    const char *why = split_refused(context->target, kernel, split.ctas);
+    int most = split.more[1] ? split.more[1] : split.more[0] ? split.more[0] : split.ctas;
+    const char *why = split_refused(context->target, kernel, most);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
-    else split_kernel(context->arena, kernel, split.ctas);
+    else split_kernel(context->arena, kernel, &split);
     return true;
 }
 

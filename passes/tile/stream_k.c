@@ -310,7 +310,7 @@ static void split_kernel(Stream *s, Func *kernel) {
     s->grid->grid.body = out;
     s->grid->grid.count = 0;
     iter_insert(a, &s->grid->grid.iters, &s->grid->grid.count, 0, iter_new(a, block, s->ctas));
-    set_cluster(s->grid, 1);
+    drop_cluster_shapes(s->grid);
     set_order(a, s->grid, (TileOrder){0});
     set_claim(a, s->grid, (TileClaim){0});
 }

@@ -94,6 +94,8 @@ bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: somethin
 // ---- split_k.c ----
 // Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
 const char *split_refused(const Target *target, const Func *kernel, int ctas);
+// Registers of a thread for its share of the sums.
+int64_t split_registers(const Target *target, const Func *kernel, int ctas);
 // Shared memory that a CTA's part of the tile needs, bytes.
 int64_t split_bytes(const Func *kernel);
 

@@ -122,13 +122,15 @@ static const LaunchArg *make_args(const Chooser *c, int *count) {
 
 // ---- functions ----
 
-// The function of a variant: those of one name stand in the order of the variants.
+// The function of a variant: those of one name stand in the order of the variants, of which several may be one.
 static int function_of(const Chooser *c, const PlanVariant *variant) {
     const PlanEntry *entry = NULL;
     int number = 0, at = 0;
     VEC_EACH (const PlanEntry, candidate, &c->plan->entries)
-        for (int i = 0; i < candidate->variants.count; i++)
-            if (&candidate->variants.items[i] == variant) entry = candidate, number = i;
+        for (int i = 0, function = -1; i < candidate->variants.count; i++) {
+            function += !candidate->variants.items[i].same_kernel;
+            if (&candidate->variants.items[i] == variant) entry = candidate, number = function;
+        }
     EXPECT(c->module->failure, entry, "a variant of another plan");
     for (; at < c->module->funcs.count; at++)
         if (strcmp(c->module->funcs.items[at]->name, entry->name) == 0 && number-- == 0) return at;

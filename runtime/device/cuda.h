@@ -24,7 +24,8 @@ typedef struct CudaLaunchAttribute {
     int id, unused;
     union {
         char bytes[64];
-        int pdl;   // of CUDA_LAUNCH_PDL
+        int pdl;               // of CUDA_LAUNCH_PDL
+        unsigned cluster[3];   // of CUDA_LAUNCH_CLUSTER
     } value;
 } CudaLaunchAttribute;
 
@@ -129,7 +130,8 @@ enum {   // CUdevice_attribute, CUfunction_attribute (CUDA driver API)
     CUDA_CAPTURE_RELAXED = 2,
     CUDA_FUNCTION_CLUSTER_ANY = 14,   // CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
     CUDA_CLUSTER_PORTABLE = 8,
-    CUDA_LAUNCH_PDL = 6,   // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    CUDA_LAUNCH_CLUSTER = 4,   // CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    CUDA_LAUNCH_PDL = 6,       // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 };
 
 // Opens the driver. False: T_NO_DRIVER reported. The library stays open, since a driver cannot be unloaded.

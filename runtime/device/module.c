@@ -136,13 +136,20 @@ static bool run_kernel(DiagSink *sink, const DeviceModule *l, const Action *a, C
         a->slots[i] = &a->params[i];   // little endian: the scalar is in the low bytes
     if (!encode_maps(sink, l, a)) return false;
     // The kernel itself waits for earlier kernels (griddepcontrol.wait), so it may start early.
-    CudaLaunchAttribute pdl = {.id = CUDA_LAUNCH_PDL, .value.pdl = 1};
+    const int *cluster = a->variant->cluster;
+    CudaLaunchAttribute attributes[2];
     CudaLaunch launch = {.grid = {(unsigned)a->grid, 1, 1},
                          .block = {(unsigned)a->variant->threads, 1, 1},
                          .shared_bytes = (unsigned)a->variant->shared_bytes,
                          .stream = stream,
-                         .attributes = &pdl,
-                         .attribute_count = a->grid <= (int64_t)a->variant->pdl * l->device.multiprocessors};
+                         .attributes = attributes};
+    if (a->grid <= (int64_t)a->variant->pdl * l->device.multiprocessors)
+        attributes[launch.attribute_count++] = (CudaLaunchAttribute){.id = CUDA_LAUNCH_PDL, .value.pdl = 1};
+    // (Clusters of one CTA are placed otherwise than CTAs, and take up to 1.6 times as long.)
+    unsigned ctas = (unsigned)(cluster[0] * cluster[1]);
+    if (a->variant->sets_cluster && ctas > 1)
+        attributes[launch.attribute_count++] =
+            (CudaLaunchAttribute){.id = CUDA_LAUNCH_CLUSTER, .value.cluster = {ctas, 1, 1}};
     CudaResult result = l->driver.launch(&launch, function_of(l, a->variant), a->slots, NULL);
     return cuda_check(&l->driver, sink, result, a->variant->symbol);
 }

@@ -1,5 +1,6 @@
 #include "runtime/launcher/expression.h"
 #include "ir/build.h"
+#include "ir/match.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -23,6 +24,7 @@ Type c_type(const Expr *expr) {
     case EXPR_SELECT: return c_type(expr->select.yes);
     case EXPR_CALL:
         switch (expr->call.op) {
+        case OP_CLUSTER_EXTENT:
         case OP_SMS: return TYPE_I64;
         case OP_MIN:
         case OP_MAX:
@@ -149,6 +151,8 @@ static const char *function_text(CNames *names, OpId op, Type type, const char *
 static const char *call_text(CNames *names, const Expr *expr) {
     OpId op = expr->call.op;
     if (op == OP_SMS) return "(int64_t)r->module->multiprocessors";
+    if (op == OP_CLUSTER_EXTENT && names->cluster)
+        return TEXT("(int64_t)%d", names->cluster[expr_is_int(ARG(expr, CLUSTER_EXTENT, name).value, 1)]);
     if (expr->call.count < 1 || !expr->call.args[0].value) return refuse(names, "a call without a value");
     const Expr *first = expr->call.args[0].value;
     Type type = c_type(first);

@@ -10,6 +10,7 @@ typedef struct CName {
 typedef struct CNames {
     Arena *arena;
     VEC(CName) items;      // the innermost is last
+    const int *cluster;    // of the variant
     const char *refused;   // what has no C form; NULL: nothing so far
 } CNames;
 

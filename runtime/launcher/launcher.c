@@ -332,10 +332,11 @@ static void emit_values(Emit *e, const PlanVariant *v) {
     at = v->params.count + v->maps.count;
     for (int i = 0; i < v->dims.count; i++)
         line(e, "values[%d] = (uint64_t)%s;", at++, first_named(e, v->dims.items[i]));
+    if (v->sets_cluster) line(e, "values[%d] = %d;", at, (int)plan_cluster_logs(v));
 }
 
 static void emit_kernel(Emit *e, const PlanVariant *v) {
-    int count = v->params.count + v->maps.count + v->dims.count, index = kernel_index(e->plan, v);
+    int count = plan_kernel_params(v), index = kernel_index(e->plan, v);
     line(e, "{");
     e->depth++;
     line(e, "uint64_t values[%d];", count + 1);
@@ -357,6 +358,7 @@ static void emit_kernel(Emit *e, const PlanVariant *v) {
 static void emit_variant(Emit *e, const PlanEntry *entry, int index) {
     const PlanVariant *v = &entry->variants.items[index];
     e->names.items.count = e->tensors.count = e->next = 0;
+    e->names.cluster = v->cluster;
     line(e, "static int %s_variant%d(Run *r, const Arg *a) {", launcher_c_name(e->arena, entry->name), index);
     e->depth++;
     line(e, "(void)a;");
@@ -377,6 +379,7 @@ static void emit_variant(Emit *e, const PlanEntry *entry, int index) {
 
 // The clocks of one of the variants that are compared.
 static void emit_clocks(Emit *e, const PlanEntry *entry, int first, int index) {
+    e->names.cluster = entry->variants.items[index].cluster;
     const PlanVariant *v = &entry->variants.items[index];
     HostExpr extents[COST_EXTENTS];
     LaunchCost terms = v->cost->terms;
@@ -649,10 +652,12 @@ static void emit_kernels(Emit *e) {
     line(e, "static const Kernel kernels[] = {");
     VEC_EACH (PlanEntry, entry, &e->plan->entries)
         VEC_EACH (PlanVariant, v, &entry->variants)
-            if (v->symbol)
-                line(e, "    {\"%s\", %d, %d, %d, %d},", v->symbol, v->threads, (int)v->shared_bytes,
-                     v->cluster[0] * v->cluster[1] * v->cluster[2], v->pdl);
-    line(e, "    {\"\", 0, 0, 0, 0}};\n");
+            if (v->symbol) {
+                int ctas = v->cluster[0] * v->cluster[1] * v->cluster[2];
+                line(e, "    {\"%s\", %d, %d, %d, %d, %d},", v->symbol, v->threads, (int)v->shared_bytes, ctas, v->pdl,
+                     v->sets_cluster && ctas > 1);
+            }
+    line(e, "    {\"\", 0, 0, 0, 0, 0}};\n");
 }
 
 static bool plan_compares(const Plan *plan) {

@@ -4,6 +4,7 @@
 #include "ir/match.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
+#include "ir/schedule.h"
 #include "runtime/plan/mechanisms.h"
 #include "support/map.h"
 #include "support/numbers.h"
@@ -218,6 +219,7 @@ static void plan_kernel(Builder *b, const Func *kernel, PlanVariant *v) {
     v->grid = host_expr(b, blocks);
     v->threads = (int)(grid_threads(func_grid(kernel)) / grid_blocks(func_grid(kernel)));
     kernel_cluster(kernel, v->cluster);
+    v->sets_cluster = chooses_cluster(grid);
     v->how = kernel_mechanisms(b->arena, kernel);
     v->shared_bytes = kernel_shared_bytes(kernel);
     v->registers = -1;
@@ -298,6 +300,21 @@ static PlanVariant plan_variant(Builder *b, const Func *func) {
     return v;
 }
 
+// A kernel whose cluster the launch chooses, by cost: a variant for each shape.
+static void add_shapes(Builder *b, const Func *func, PlanEntry *entry, int first) {
+    const Stmt *grid = func->kind == FUNC_KERNEL && func->cost ? func_grid(func) : NULL;
+    ClusterShapes shapes = {0};
+    if (grid) shapes = grid_cluster_shapes(b->arena, grid);
+    for (int i = 1; i < shapes.count; i++) {
+        PlanVariant variant = vec_last(&entry->variants);
+        variant.same_kernel = true;
+        plan_set_cluster(b->arena, &variant, shapes.items[i].extents);
+        variant.compared = 1;
+        vec_push(b->arena, &entry->variants, variant);
+        entry->variants.items[first].compared++;
+    }
+}
+
 const Plan *plan_build(const Module *module, const Target *target, const Cubin *cubin) {
     Builder b = {.module = module, .arena = module->arena, .cubin = cubin, .target = target};
     Plan *plan = NEW(b.arena, Plan);
@@ -305,7 +322,7 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
     plan->target = target->name;
     plan->one_launch = module->one_launch;
     plan->machine = (PlanMachine){target->clock_mhz, target->launch_ns, target->stream_bytes};
-    for (int i = 0, compared = 1; i < module->funcs.count; i++) {
+    for (int i = 0, compared = 1, first = 0; i < module->funcs.count; i++) {
         const Func *func = module->funcs.items[i];
         PlanEntry *last = plan->entries.count ? &vec_last(&plan->entries) : NULL;
         if (!last || strcmp(last->name, func->name) != 0) {
@@ -316,8 +333,11 @@ const Plan *plan_build(const Module *module, const Target *target, const Cubin *
         last->is_program &= func->kind == FUNC_PROGRAM;   // a kernel may have a variant that is a program
         PlanVariant variant = plan_variant(&b, func);
         variant.compared = compared > 1 ? 1 : module_compared(module, i);   // the first of them says how many
+        bool begins = compared <= 1;
         compared = compared > 1 ? compared - 1 : variant.compared;
         vec_push(b.arena, &last->variants, variant);
+        if (begins) first = last->variants.count - 1;
+        add_shapes(&b, func, last, first);
     }
     VEC_EACH (PlanEntry, entry, &plan->entries) plan_set_names(entry);
     return plan;

@@ -313,9 +313,11 @@ static const char *bind_variant(Choice *c, const PlanVariant *v) {
     Arena *arena = c->r->arena;
     bool same = frame->variant && frame->variant->names == v->names;
     frame->variant = v;
+    frame->scope.cluster = v->cluster;
     if (same) return c->different;
     memset(c->cache.known, 0, (size_t)frame->entry->shared);
-    frame->scope = (HostScope){.multiprocessors = c->r->device->multiprocessors, .cache = &c->cache};
+    frame->scope =
+        (HostScope){.multiprocessors = c->r->device->multiprocessors, .cluster = v->cluster, .cache = &c->cache};
     c->different = merge_arguments(arena, v, c->args, &frame->args);
     bind_names(arena, frame, frame->args);
     if (!c->different) c->different = check_params(arena, frame, frame->args);
@@ -452,7 +454,7 @@ void action_room(Arena *arena, Action *action) {
 // Parameter bits in the kernel's order: arguments with tensor maps in between, then dims.
 static bool fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args, Action *action) {
     const PlanVariant *v = frame->variant;
-    action->param_count = v->params.count + v->maps.count + v->dims.count;
+    action->param_count = plan_kernel_params(v);
     action->params = NEW_ARRAY(r->arena, uint64_t, action->param_count);
     action->bases = NEW_ARRAY(r->arena, int, action->param_count);
     for (int i = 0; i < action->param_count; i++) action->bases[i] = BASE_NONE;
@@ -469,6 +471,7 @@ static bool fill_params(Dispatcher *r, const Frame *frame, const LaunchArg *args
         if (!request_of(r, frame, &v->maps.items[i], args, &action->maps[i])) return false;
     next = action->params + v->params.count + v->maps.count;
     for (int i = 0; i < v->dims.count; i++) *next++ = (uint64_t)value_of(frame, v->dims.items[i]).integer;
+    if (v->sets_cluster) *next++ = plan_cluster_logs(v);
     return true;
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/plan/expr_cse.h"
 #include "ir/build.h"
+#include "ir/match.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include "support/hash.h"
 #include <string.h>
@@ -99,6 +101,12 @@ static Expr *add_node(ExprCse *s, const Expr *e, HostNode **bucket) {
     return &(*bucket = node)->expr;
 }
 
+// What differs among variants that are one kernel.
+static bool is_of_shape(const Expr *e, const void *user) {
+    (void)user;
+    return is_expr_call(e, OP_CLUSTER_EXTENT);
+}
+
 Expr *expr_cse(ExprCse *s, const Expr *from) {
     Arg args[MOST_ARGS];
     Expr e = with_nodes(s, from, args);
@@ -106,7 +114,8 @@ Expr *expr_cse(ExprCse *s, const Expr *from) {
     bool constant = e.kind == EXPR_INT || e.kind == EXPR_FLOAT;
     for (HostNode *other = *bucket; other; other = other->next) {
         if (!same(&other->expr, &e)) continue;
-        if (other->number == HOST_UNSHARED && !constant) other->number = s->shared++;
+        if (other->number == HOST_UNSHARED && !constant && !any_expr(&e, is_of_shape, NULL))
+            other->number = s->shared++;
         return &other->expr;
     }
     return add_node(s, &e, bucket);

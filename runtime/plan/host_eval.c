@@ -1,5 +1,6 @@
 // Evaluates the scalar expressions of a launch plan with the arithmetic of the language.
 #include "ir/build.h"
+#include "ir/match.h"
 #include "ir/print.h"
 #include "runtime/plan/expr_cse.h"
 #include "support/numbers.h"
@@ -137,6 +138,8 @@ static Scalar float_call(Eval *e, OpId op, Type type, double x) {
 static Scalar eval_call(Eval *e, const Expr *expr) {
     OpId op = expr->call.op;
     if (op == OP_SMS) return scalar_integer(TYPE_I64, e->scope->multiprocessors);
+    if (op == OP_CLUSTER_EXTENT && e->scope->cluster)
+        return scalar_integer(TYPE_I64, e->scope->cluster[expr_is_int(ARG(expr, CLUSTER_EXTENT, name).value, 1)]);
     if (expr->call.count < 1 || !expr->call.args[0].value) return refuse(e, "a call needs a value");
     Scalar a = eval(e, expr->call.args[0].value);
     if (op == OP_IEEE) return a;

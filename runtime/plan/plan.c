@@ -118,6 +118,20 @@ static bool same_names(const PlanVariant *a, const PlanVariant *b) {
     return true;
 }
 
+void plan_set_cluster(Arena *arena, PlanVariant *v, const int shape[2]) {
+    PlanCost *cost = NEW(arena, PlanCost);
+    v->cluster[0] = shape[0], v->cluster[1] = shape[1], v->cluster[2] = 1;
+    if (!v->cost) return;
+    *cost = *v->cost;
+    if (cost->terms.split > 1) {   // CTAs share steps, not loads
+        cost->terms.split = shape[0];
+    } else {
+        cost->terms.cluster_rows = shape[0];
+        cost->terms.cluster_columns = shape[1];
+    }
+    v->cost = cost;
+}
+
 void plan_set_names(PlanEntry *entry) {
     for (int i = 0; i < entry->variants.count; i++) {
         PlanVariant *v = &entry->variants.items[i];

@@ -128,6 +128,8 @@ typedef struct PlanVariant {
     HostExpr grid;        // number of CTAs; 0: nothing to launch
     int threads;
     int cluster[3];
+    bool sets_cluster;   // the kernel runs in clusters of several shapes, and its launch says of which
+    bool same_kernel;    // the variant before, in another cluster
     // Programmatic dependent launch: it may start before the previous kernel ends, if the grid has at most so many CTAs for each
     // multiprocessor. More do not run at once, and each waits. 0: it may not.
     int pdl;
@@ -160,7 +162,7 @@ typedef struct Plan {
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
-enum { MANIFEST_FORMAT = 7 };
+enum { MANIFEST_FORMAT = 8 };
 extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 
@@ -168,7 +170,16 @@ const PlanEntry *plan_entry(const Plan *plan, const char *name);   // NULL when 
 bool plan_has(const Plan *plan, const PlanEntry *entry);           // compares pointers, not names
 
 bool plan_has_costs(const Plan *plan);
-void plan_set_names(PlanEntry *entry);   // PlanVariant.names
+// What the kernel takes: its caller's arguments, tensor maps, dims and, if its launch sets the cluster, plan_cluster_logs: the
+// logarithms to the base 2 of the cluster's extents, a byte each.
+static inline int plan_kernel_params(const PlanVariant *v) {
+    return v->params.count + v->maps.count + v->dims.count + v->sets_cluster;
+}
+static inline uint64_t plan_cluster_logs(const PlanVariant *v) {
+    return (uint64_t)(__builtin_ctz((unsigned)v->cluster[0]) | __builtin_ctz((unsigned)v->cluster[1]) << 8);
+}
+void plan_set_cluster(Arena *arena, PlanVariant *v, const int shape[2]);   // of a variant that chooses it
+void plan_set_names(PlanEntry *entry);                                     // PlanVariant.names
 const char *plan_condition_text(Arena *arena, const PlanCondition *condition);
 // A grid's expression with {BM} for the value of the tunable BM, for variants that differ in such values alone; of several tunables
 // that have a number's value, the first. No expression has braces, so `with_values` gives back what `with_names` was given.
@@ -274,7 +285,8 @@ typedef struct HostValues {
 typedef struct HostScope {
     VEC(HostName) names;
     int multiprocessors;
-    HostValues *cache;   // only for expressions of one entry of a plan; NULL: none
+    const int *cluster;   // of the variant (cluster_extent); NULL: none
+    HostValues *cache;    // only for expressions of one entry of a plan; NULL: none
 } HostScope;
 
 // Evaluates an expression. False, with *why (in `arena`): a division by zero or an unknown name.

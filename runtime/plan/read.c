@@ -219,13 +219,36 @@ static void read_grid(Reader *r, const Json *from, PlanVariant *v) {
     v->threads = r->threads;
 }
 
+static bool read_integers(const Json *array, int count, int64_t low, int64_t high, int *out) {
+    bool fits = array && array->count == count;
+    for (int i = 0; fits && i < count; i++) {
+        int64_t value = json_integer(json_at(array, i), low - 1);
+        fits = value >= low && value <= high;
+        out[i] = (int)value;
+    }
+    return fits;
+}
+
+// Two numbers that a launch sets, of which the kernel gets logarithms.
+static bool read_shape(const Json *from, int shape[2]) {
+    if (!read_integers(from, 2, 1, MOST_CLUSTER, shape)) return false;
+    return shape[0] * shape[1] <= MOST_CLUSTER && !(shape[0] & (shape[0] - 1)) && !(shape[1] & (shape[1] - 1));
+}
+
+static void read_cluster(Reader *r, const Json *from, PlanVariant *v) {
+    for (int i = 0; i < COUNT_OF(v->cluster); i++) v->cluster[i] = 1;
+    v->sets_cluster = from && from->count == 2;
+    bool right = !from || (v->sets_cluster ? read_shape(from, v->cluster)
+                                           : read_integers(from, COUNT_OF(v->cluster), 1, MOST_CLUSTER, v->cluster));
+    if (!right) refuse(r, "its plan has a cluster that no device has");
+}
+
 static void read_kernel(Reader *r, const Json *from, PlanVariant *v) {
     v->symbol = need_text(r, from, "symbol");
     read_grid(r, from, v);
-    v->shared_bytes = json_integer(json_get(from, "shared_bytes"), 0);
+    v->shared_bytes = json_integer(json_get(from, "shared"), 0);
     if (!v->grid.text || v->threads < 1) refuse(r, "its plan has a kernel without a grid");
-    const Json *cluster = json_get(from, "cluster");
-    for (int i = 0; i < 3; i++) v->cluster[i] = (int)json_integer(json_at(cluster, i), 1);
+    read_cluster(r, json_get(from, "cluster"), v);
     v->pdl = (int)json_integer(json_get(from, "pdl"), 0);
     v->registers = (int)json_integer(json_get(from, "registers"), -1);
     v->spill_stores = (int)json_integer(json_get(from, "spill_stores"), 0);
@@ -251,16 +274,6 @@ static const PlanParam *param_named(const PlanVariant *v, const char *name) {
     for (int i = 0; i < v->params.count; i++)
         if (strcmp(v->params.items[i].name, name) == 0) return &v->params.items[i];
     return NULL;
-}
-
-static bool read_integers(const Json *array, int count, int64_t low, int64_t high, int *out) {
-    bool fits = array && array->count == count;
-    for (int i = 0; fits && i < count; i++) {
-        int64_t value = json_integer(json_at(array, i), low - 1);
-        fits = value >= low && value <= high;
-        out[i] = (int)value;
-    }
-    return fits;
 }
 
 static bool read_windows(Reader *r, const Json *from, PlanMap *map) {
@@ -335,7 +348,7 @@ static int first_of_before(Reader *r, const Json *from, int most) {
 static PlanCondition read_condition(Reader *r, const Json *from, const PlanVariant *before) {
     PlanCondition condition = {0};
     HostExpr term;
-    if (!from) return condition;
+    if (!from) return before ? before->when : condition;
     int same = first_of_before(r, from, before ? before->when.terms.count : 0);
     for (int i = 0; i < same; i++) vec_push(r->arena, &condition.terms, before->when.terms.items[i]);
     if (from->kind != JSON_ARRAY) {
@@ -402,8 +415,24 @@ static void read_tuned(Reader *r, const Json *from, const PlanVariant *before, P
     }
 }
 
+// [2,1]: the variant before, in a cluster of this shape.
+static bool read_same_kernel(Reader *r, const Json *from, const PlanVariant *before, PlanVariant *v) {
+    int shape[2];
+    if (from->kind != JSON_ARRAY) return false;
+    if (!before || !before->sets_cluster || !read_shape(from, shape)) {
+        refuse(r, "its plan has a cluster of no kernel");
+        return true;
+    }
+    *v = *before;
+    v->same_kernel = true;
+    v->compared = 1;
+    plan_set_cluster(r->arena, v, shape);
+    return true;
+}
+
 static void read_variant(Reader *r, const Json *from, bool is_program, const PlanVariant *before, PlanVariant *v) {
     const Json *maps = json_get(from, "maps");
+    if (read_same_kernel(r, from, before, v)) return;
     read_arguments(r, from, before, v);
     JSON_EACH(map, maps)
     if (r->ok) read_map(r, map, v);

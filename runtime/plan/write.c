@@ -173,11 +173,11 @@ static void write_kernel(Writer *w, const PlanVariant *v) {
     put_text(w, "symbol", v->symbol);
     w->flat++;
     write_grid(w, v);
-    if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1) {
+    if (v->sets_cluster) write_integers(w, "cluster", 2, v->cluster);
+    else if (v->cluster[0] * v->cluster[1] * v->cluster[2] > 1)
         write_integers(w, "cluster", (int)COUNT_OF(v->cluster), v->cluster);
-    }
     if (v->pdl) put_integer(w, "pdl", v->pdl);
-    put_integer(w, "shared_bytes", v->shared_bytes);
+    put_integer(w, "shared", v->shared_bytes);
     put_unless(w, -1, "registers", v->registers);
     put_unless(w, 0, "spill_stores", v->spill_stores);
     put_unless(w, 0, "spill_loads", v->spill_loads);
@@ -242,11 +242,12 @@ static void put_numbers(Writer *w, const HostExpr *exprs, int count, int same) {
     for (int i = same; i < count; i++) put_number(w, exprs[i].text);
 }
 
-// `before`: the variant before, if it has the same arguments; else NULL.
+// `before`: the variant before, if it has the same arguments; else NULL. What is that variant's is missing.
 static void write_condition(Writer *w, const PlanCondition *when, const PlanVariant *before) {
-    if (!when->text) return;
     const HostExpr *terms = when->terms.items;
-    int same = before ? common_texts(terms, when->terms.count, before->when.terms.items, before->when.terms.count) : 0;
+    int others = before ? before->when.terms.count : 0;
+    int same = before ? common_texts(terms, when->terms.count, before->when.terms.items, others) : 0;
+    if (same == when->terms.count && same == others) return;
     open_flat(w, "when", '[');
     put_numbers(w, terms, when->terms.count, same);
     close_flat(w, ']');
@@ -308,6 +309,10 @@ static void write_tuned(Writer *w, const PlanVariant *v, const PlanVariant *befo
 static void write_variant(Writer *w, const PlanEntry *entry, int at) {
     const PlanVariant *v = &entry->variants.items[at];
     const PlanVariant *before = v->names != at ? v - 1 : NULL;
+    if (v->same_kernel) {   // [2,1], the cluster alone
+        write_integers(w, NULL, 2, v->cluster);
+        return;
+    }
     open(w, NULL, '{');
     write_condition(w, &v->when, before);
     write_cost(w, v, before);

@@ -131,9 +131,13 @@ DEFINE(cuModuleLoadData, (void **module, const void *image), if (!is_usable()) r
 DEFINE(cuModuleUnload, (void *module), (void)module; if (!is_usable()) return NO_CONTEXT; modules--;)
 DEFINE(cuModuleGetFunction, (void **function, void *module, const char *name), (void)module; *function = (void *)name;)
 DEFINE(cuFuncSetAttribute, (void *function, int attribute, int value), (void)function; (void)attribute; (void)value;)
+typedef struct LaunchAttribute {
+    unsigned id, padding, value[16];
+} LaunchAttribute;
 typedef struct Launch {
     unsigned grid[3], block[3], shared;
-    void *stream, *attributes;
+    void *stream;
+    LaunchAttribute *attributes;
     unsigned attribute_count;
 } Launch;
 DEFINE(cuLaunchKernelEx, (const Launch *launch, void *function, void **params, void **extra), (void)extra;
@@ -142,8 +146,8 @@ DEFINE(cuLaunchKernelEx, (const Launch *launch, void *function, void **params, v
        blocks = launch->grid[0]; if (has_blocks("FAKE_CUDA_FAULT")) return FAULT;
        if (has_blocks("FAKE_CUDA_WRONG") && newest) newest[GUARD] ^= 0x55; if (strcmp(function, "mapped") == 0)
            note(" map %llx of %llu", ((uint64_t *)params[1])[0], ((uint64_t *)params[1])[1], 0);
-       if (launch->attribute_count)
-           note(" attribute %llu %llu", ((unsigned *)launch->attributes)[0], ((unsigned *)launch->attributes)[2], 0);
+       for (unsigned i = 0; i < launch->attribute_count; i++)
+           note(" attribute %llu %llu", launch->attributes[i].id, launch->attributes[i].value[0], 0);
        note_params(function, params); note(" stream %llx\n", (uint64_t)(uintptr_t)launch->stream, 0, 0);)
 DEFINE(cuTensorMapEncodeTiled,
        (void *map, int type, unsigned rank, void *address, const uint64_t *extents, const uint64_t *strides,

@@ -127,6 +127,20 @@ static void test_tensor_map(void **state) {   // covers T0921
     expect_code(902);
 }
 
+// 29 clusters of 4 CTAs have a place on 132 multiprocessors: of more tiles the launch has no cluster, which is no attribute of 1.
+static void test_chosen_cluster(void **state) {
+    (void)state;
+    static _Alignas(256) char memory[4096];
+    load();
+    for (int64_t n = 3; n <= 135; n += 114) {
+        TilecArg y = tilec_tensor(TILEC_F32, memory, 1, &n);
+        assert_int_equal(tilec_launch(f.module, tilec_artefact_find(f.artefact, "shared"), &y, 1, NULL, NULL),
+                         TILEC_OK);
+    }
+    expect_log("launch grid 4 block 128 shared 0 attribute 6 1 attribute 4 4 stream 0\n"
+               "launch grid 117 block 128 shared 0 attribute 6 1 stream 0\n");
+}
+
 // A window of a convolution at every third of 20 pixels, from -2 on: the sixth place is 13, six before the last pixel.
 static void test_im2col_map(void **state) {
     (void)state;
@@ -929,6 +943,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(test_launch),
                                        TEST(test_tensor_map),
                                        TEST(test_im2col_map),
+                                       TEST(test_chosen_cluster),
                                        TEST(test_workspace),
                                        TEST(test_own_workspace),
                                        TEST(test_wrong_arguments),

@@ -208,11 +208,14 @@ def kernel_table(manifest):
     rows, arguments = [], None
     for entry in manifest["entries"]:
         for v in entry["variants"]:
+            if isinstance(v, list):   # the kernel before, in another cluster
+                rows.append(rows[-1])
+                continue
             arguments = v if "params" in v else arguments   # else those of the variant before
             if "symbol" in v:
                 maps = v.get("maps", [])
                 places = sum(1 << (m.get if isinstance(m, dict) else {}.get)("at", len(arguments["params"]) + i) for i, m in enumerate(maps))
-                rows.append(f'{{"{v["symbol"]}", {len(arguments["params"]) + len(maps) + len(arguments.get("dims", []))}, {places}ull}}, ')
+                rows.append(f'{{"{v["symbol"]}", {len(arguments["params"]) + len(maps) + len(arguments.get("dims", [])) + (len(v.get("cluster", [])) == 2)}, {places}ull}}, ')
     return "".join(rows)
 
 

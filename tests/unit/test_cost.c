@@ -253,20 +253,19 @@ static void clusters_share_steps(void **state) {
     assert_true(at(split, 256, 128, 40 * 32) == 4 * 40 * 1000 + 4 * 30);   // by two
 }
 
-// All operands have to arrive, most of what the L2 cache does not keep from memory; of two equal limits both count.
+// All operands have to arrive, and of the results those of the last wave to be stored; of two equal limits both count.
 static void operands_take_time(void **state) {
     LaunchCost loads = plain;
     (void)state;
     loads.row_bytes = 64;
     loads.column_bytes = 32;
-    loads.cached = 1 << 18;
+    loads.traffic = 1 << 18;
     double bytes = 128 * 64 + 64 * 32, large = 1280 * 64 + 64 * 32;   // of a step
     assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 + 30);
-    loads.kept = 100000;
-    loads.missed = 1 << 19;
-    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 + (10 * bytes - 100000) / 2 + 30);
-    assert_true(at(loads, 1280, 64, 64) == 2 * large / 4 + (2 * large - 100000) / 2 + 30);
-    loads.missed = 0;
+    assert_true(at(loads, 1280, 64, 64) == 2 * large / 4 + 30);
+    loads.stored = 1 << 19;
+    assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 + 30 + 128 * 64 / 2);
+    loads.stored = 0;
     loads.both = 32;
     loads.step = (int64_t)bytes / 4;
     assert_true(at(loads, 128, 64, 320) == 10 * bytes / 4 * 1.32 + 30);

@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 7, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 8, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -15,12 +15,12 @@ static const char manifest[] =
     "   \"maps\": [{\"name\": \"x_map\", \"at\": 0, \"tensor\": \"x\", \"box\": [32, 64], \"swizzle\": 128},\n"
     "             {\"name\": \"y_map\", \"at\": 3, \"tensor\": \"y\", \"box\": [4, 1], \"swizzle\": 0, \"tf32\": true}],\n"
     "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"assume\", \"value\": \"ldx >= N\"}],\n"
-    "   \"symbol\": \"scale\", \"grid\": \"ceildiv(M, 4) * ceildiv(N, 128)\", \"threads\": 128, \"shared_bytes\": 1024},\n"
+    "   \"symbol\": \"scale\", \"grid\": \"ceildiv(M, 4) * ceildiv(N, 128)\", \"threads\": 128, \"shared\": 1024},\n"
     "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
     "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"N\"]},\n"
     "              {\"name\": \"by\", \"type\": \"f32\"}],\n"
     "   \"dims\": [\"M\", \"N\", \"ldx\"], \"steps\": [{\"do\": \"let\", \"name\": \"rows\", \"type\": \"i64\", \"value\": \"ceildiv(M, 2)\"}],\n"
-    "   \"symbol\": \"scale__1\", \"grid\": \"min(rows, sms())\", \"threads\": 64, \"shared_bytes\": 0}]},\n"
+    "   \"symbol\": \"scale__1\", \"grid\": \"min(rows, sms())\", \"threads\": 64, \"shared\": 0}]},\n"
     " {\"name\": \"twice\", \"kind\": \"program\", \"variants\": [\n"
     "  {\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"alias\": \"y\", \"shape\": [\"M\", \"8\"]},\n"
     "              {\"name\": \"y\", \"type\": \"f32\", \"mode\": \"out\", \"shape\": [\"M\", \"8\"]}],\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 7, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 8, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -155,7 +155,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 7, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 8, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -447,7 +447,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 7, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 8, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -467,7 +467,7 @@ static void test_empty_variant(void **state) {
 static void test_tuned_values(void **state) {
 #define TUNED(VALUES) "{\"tuned\":" VALUES ",\"symbol\":\"k\",\"grid\":\"1\",\"threads\":32}"
 #define PLAN(VARIANTS)                                                                                                 \
-    "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "                  \
+    "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "                  \
     "\"variants\": [" VARIANTS "]}]}"
     static const char text[] =
         PLAN(TUNED("{\"A\":1,\"B\":2}") "," TUNED("{\"A\":3,\"B\":4}") "," TUNED("{\"A\":5}") "," TUNED("{\"B\":6}"));
@@ -494,11 +494,11 @@ static void test_tuned_values(void **state) {
 
 // Grids that differ in the values of tunables are said one time, in their names; so are equal numbers of threads.
 static void test_grids_of_tunables(void **state) {
-#define VARIANT(VALUES, SYMBOL, GRID) "{\"tuned\":" VALUES ",\"symbol\":\"" SYMBOL "\",\"shared_bytes\":0" GRID "}"
+#define VARIANT(VALUES, SYMBOL, GRID) "{\"tuned\":" VALUES ",\"symbol\":\"" SYMBOL "\",\"shared\":0" GRID "}"
 #define GRID(TEXT, THREADS) ",\"grid\":\"" TEXT "\",\"threads\":" THREADS
 #define ARGUMENTS "\"params\":[],\"dims\":[\"M\",\"BM2\",\"BN\"],"
     static const char text[] =
-        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": ["
+        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": ["
         "{" ARGUMENTS
         "\"tuned\":{\"BM\":64,\"BN\":128},\"symbol\":\"k\"" GRID("ceildiv(M, 64) * BM2 * 128", "32") "}," VARIANT(
             "{\"BM\":32,\"BN\":32}", "k__1",
@@ -526,7 +526,7 @@ static void test_grids_of_tunables(void **state) {
     assert_non_null(strstr(sb_text(&out), "\"grid\":\"ceildiv(M, {BM}) * BM2 * {BN}\",\"threads\":32"));
     assert_null(strstr(sb_text(&out), "ceildiv(M, 32)"));
     static const char none[] =
-        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "
+        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "
         "\"variants\": [" VARIANT("{}", "k", "") "]}]}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, none, sizeof none - 1));
 #undef VARIANT
@@ -538,7 +538,7 @@ static void test_grids_of_tunables(void **state) {
 static void test_damaged(void **state) {
     Fixture f;
     setup(&f, *state);
-    for (size_t at = 0; at < sizeof manifest - 1; at += 7) {
+    for (size_t at = 0; at < sizeof manifest - 2; at += 7) {   // (it ends with a line's end)
         char *copy = arena_strdup(f.arena, manifest);
         copy[at] = copy[at] == '1' ? 'q' : '1';
         plan_read(f.arena, &f.failure, f.sink, copy, strlen(copy));   // covers T0909
@@ -564,7 +564,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -581,7 +581,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -616,7 +616,7 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
@@ -632,7 +632,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -782,7 +782,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -862,7 +862,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -887,7 +887,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 7, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 8, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -967,7 +967,7 @@ static void test_shared_conditions(void **state) {
 static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 7, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "{\"manifest\": 8, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
                      "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}], "
                      "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}",
                      variants);
@@ -982,8 +982,8 @@ static void test_compared(void **state) {
             "small") ","
                      "{\"cost\": [0, 1, 1, 1, 1, 1, 16, 20, 200], \"when\": [\"n % 2 == 0\", 2], " CALLED(
                          "large") ","
-                                  "{\"cost\": [0, 1, 1, 3, 1, 1, 16, 20, 221], " CALLED("odd") ","
-                                                                                               "{" CALLED("rest");
+                                  "{\"when\": [], \"cost\": [0, 1, 1, 3, 1, 1, 16, 20, 221], " CALLED(
+                                      "odd") ",{" CALLED("rest");
     static const struct {
         int64_t n;
         const char *symbol;
@@ -1040,12 +1040,64 @@ static void test_begins_as_before(void **state) {
 #undef FIRST_VARIANT
 }
 
+// What has no condition is said to have none; what says nothing has that of the variant before. A shape alone is the variant before in
+// another cluster: the same kernel, with costs of its own.
+static void test_clusters(void **state) {
+#define OF(cluster)                                                                                                       \
+    "{\"when\": [2], \"compare\": 4, \"cost\": [0, 1, 1, 1, 1, 1, 1, 10, 50, 2, 1], " N_PARAM                             \
+    "\"symbol\": \"k\", \"grid\": \"cluster_extent(0) * 10 + cluster_extent(1)\", \"threads\": 1, \"cluster\": [" cluster \
+    "]}"
+#define TWO OF("2, 1")
+    static const char *const bad[] = {
+        "[2, 1], " TWO, TWO ", [2]", TWO ", [2, 0]", TWO ", [3, 1]", TWO ", [16, 2]",
+        OF("0, 1"),     OF("6, 1"),  OF("16, 4"),    OF("2, 17, 1"), TWO ", {" CALLED("other") ", [2, 1]",
+    };
+    Fixture f;
+    Launch launch;
+    StrBuf out;
+    setup(&f, *state);
+    const char *terms = "\"terms\": [\"tile_rows\", \"step\", \"tail\", \"cluster_rows\", \"cluster_columns\"],";
+    const char *texts = "\"texts\": [\"n\", \"1\", \"n < 64\"]}";
+    const char *frame = "{\"manifest\": 8, \"target\": \"sm_90a\", %s \"entries\": [{\"name\": \"f\", \"kind\": "
+                        "\"kernel\", \"variants\": [%s]}], %s";
+    const char *text =
+        arena_printf(f.arena, frame, terms, TWO ", [1, 4], [1, 1], {\"cost\": [-6, -5], " CALLED("other"), texts);
+    f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
+    for (int round = 0; round < 2; round++) {
+        assert_non_null(f.plan);
+        const PlanVariant *v = plan_entry(f.plan, "f")->variants.items;
+        assert_true(v[1].same_kernel && v[2].same_kernel && !v[3].same_kernel && !v[3].sets_cluster);
+        assert_int_equal(v[1].cost->terms.cluster_columns, 4);
+        assert_int_equal(v[0].cost->terms.cluster_columns, 1);
+        assert_string_equal(v[3].when.text, "n < 64");
+        assert_int_equal(plan_cluster_logs(&v[1]), 2 << 8);
+        LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
+        assert_true(resolve(&f, "f", 1, &n, &launch));
+        const Action *a = &launch.actions.items[0];
+        assert_int_equal(a->grid, 10 * a->variant->cluster[0] + a->variant->cluster[1]);
+        assert_int_equal(a->param_count, 2);
+        assert_int_equal(a->params[1], plan_cluster_logs(a->variant));
+        sb_init(&out, f.arena);
+        plan_write(f.plan, &out);
+        f.plan = plan_read(f.arena, &f.failure, f.sink, sb_text(&out), out.length);
+    }
+    for (int i = 0; i < COUNT_OF(bad); i++) {
+        int before = diag_count(f.sink);
+        text = arena_printf(f.arena, frame, terms, bad[i], texts);
+        if (plan_read(f.arena, &f.failure, f.sink, text, strlen(text))) fail_msg("read: %s", bad[i]);
+        assert_int_equal(diag_view(f.sink, before).code, T_BAD_ARTEFACT);
+    }
+#undef TWO
+#undef OF
+}
+
 // A launch knows what its variant costs; one without a cost does not.
 static void test_predicted_clocks(void **state) {
     Fixture f;
     Launch launch;
     setup(&f, *state);
-    read_compared(&f, "{\"when\": [2], \"cost\": [0, 1, 1, 1, 1, 1, 1, 1, 50], " N_PARAM CALLED("a") ", {" CALLED("b"));
+    read_compared(&f, "{\"when\": [2], \"cost\": [0, 1, 1, 1, 1, 1, 1, 1, 50], " N_PARAM CALLED(
+                          "a") ", {\"when\": [], " CALLED("b"));
     LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
     assert_true(resolve(&f, "f", 1, &n, &launch));
     assert_true(launch.clocks == 51);
@@ -1321,16 +1373,16 @@ static void test_format_of_costs(void **state) {
     assert_string_equal(
         sb_text(&terms),
         "tile_rows tile_columns tile_depth step stream tail hidden padding power rest fetch "
-        "first_rows second_rows crossing straddle row_bytes column_bytes cached missed kept both cluster_rows "
-        "cluster_columns balanced uneven split "
+        "first_rows second_rows crossing straddle row_bytes column_bytes traffic stored both cluster_rows "
+        "cluster_columns multicast meeting balanced uneven split exchange further sums "
         "stray load copied_rows "
         "copied_columns resident slice_steps read sum launch ");
     assert_int_equal(COST_EXTENTS, 6);
-    assert_int_equal(MANIFEST_FORMAT, 7);
+    assert_int_equal(MANIFEST_FORMAT, 8);
     static const char before[] = "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
     diag_render(f.sink, 0, DIAG_TEXT, &said);
-    assert_non_null(strstr(sb_text(&said), "its plan has format 5, that of another version; this one reads format 7"));
+    assert_non_null(strstr(sb_text(&said), "its plan has format 5, that of another version; this one reads format 8"));
 }
 
 int main(void) {
@@ -1361,6 +1413,7 @@ int main(void) {
         IN_ARENA(test_shared_conditions),
         IN_ARENA(test_compared),
         IN_ARENA(test_begins_as_before),
+        IN_ARENA(test_clusters),
         IN_ARENA(test_predicted_clocks),
         IN_ARENA(test_wrong_costs),
         IN_ARENA(test_format_of_costs),
