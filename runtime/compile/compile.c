@@ -275,12 +275,9 @@ static void report_launches(const PlanSteps *steps, StrBuf *out) {
         if (steps->items[i]->kind == DO_LAUNCH) sb_printf(out, " %s", steps->items[i]->name);
 }
 
-// A variant of a kernel that is a program has no symbol; one in another cluster is the kernel before.
+// A variant of a kernel that is a program has no symbol; one in another cluster is the kernel before, which names its clusters.
 static void report_variant(const PlanVariant *v, StrBuf *out) {
-    if (v->same_kernel) {
-        sb_printf(out, "    or cluster (%d, %d)\n", v->cluster[0], v->cluster[1]);
-        return;
-    }
+    if (v->same_kernel) return;
     sb_printf(out, "  %s", v->symbol ? v->symbol : "program:");
     if (!v->symbol) report_launches(&v->steps, out);
     for (int i = 0; i < v->tuned.count; i++)
@@ -289,7 +286,6 @@ static void report_variant(const PlanVariant *v, StrBuf *out) {
     if (v->symbol) report_kernel(v, out);
     sb_char(out, '\n');
     if (v->when.text) sb_printf(out, "    when %s\n", v->when.text);
-    if (v->sets_cluster) sb_printf(out, "    cluster (%d, %d)\n", v->cluster[0], v->cluster[1]);
 }
 
 void report_resources(const Plan *plan, StrBuf *out) {
