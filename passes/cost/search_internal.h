@@ -39,8 +39,8 @@ typedef struct TileCandidate {
     bool keeps_repacked;   // programs that copy its operands first are kept, too (passes/tile/repack.c)
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
     int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
-    unsigned
-        shapes;   // a bit for each of `cluster_shapes` that a launch chooses among, `cluster` being the first; 0: that alone
+    // A bit for each of `cluster_shapes` that a launch chooses among, `cluster` being the first; 0: that alone.
+    unsigned shapes;
     // Split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor. `splits`: it chooses
     // among several within a cluster, from `split` on to that, each twice the one before; 0: that alone.
     int split, splits;
@@ -67,10 +67,9 @@ typedef struct SlotDepths {
 struct TileChoice {
     const char *key, *kernel;
     bool decided;
-    TileVec tiles;   // candidates that fit; later the kept ones. Empty: take the first combination that fits
-    TileVec
-        shared;     // candidates whose CTAs share loads or steps, in a cluster that the launch chooses or by workspace
-    bool by_rows;   // cooperative: one tile per number of rows
+    TileVec tiles;    // candidates that fit; later the kept ones. Empty: take the first combination that fits
+    TileVec shared;   // candidates whose CTAs share loads, or steps (also by workspace)
+    bool by_rows;     // cooperative: one tile per number of rows
     RepackStores repacks;
     TileVec candidates;   // when it is decided: all tiles, alone and in each cluster
     TileVec kept;         // the tiles that were decided on
