@@ -84,6 +84,17 @@ static void own_body(Version *version, TileLoop *loop, TileAccessVec *accesses) 
     version->accesses = accesses;
 }
 
+// What the padding of the map stands for is no element of the fragment: the loop goes over all of its dims.
+static bool stores_whole_dims(const TileLoop *loop, const TileAccess *store) {
+    for (int d = 0; d < store->count; d++) {
+        int64_t at, covered = expr_const(store->indices[d], &at) ? buf_extent(store->buf, d) : 0;
+        for (int i = 0; i < loop->rank; i++)
+            if (expr_is_var(store->indices[d], loop->iters[i])) covered = loop->extents[i];
+        if (covered < buf_extent(store->buf, d)) return false;
+    }
+    return true;
+}
+
 // The body only loads elements of tensors into registers, under guards of their own: that the iteration is no padding of the
 // map may be one more of them. In a branch around the load each would wait for the one before (is_guarded_load in codegen/expr.c).
 static bool only_guarded_loads(Version *version) {
@@ -92,6 +103,7 @@ static bool only_guarded_loads(Version *version) {
         bool load = !access->is_store && !access->is_atomic && access->buf->scope == SCOPE_GLOBAL;
         bool store = access->is_store && access->buf->scope == SCOPE_FRAGMENT;
         if ((!load && !store) || access->conditional || access->condition) return false;
+        if (store && !stores_whole_dims(version->loop, access)) return false;
         if (!load) continue;
         if (!buf_is_constant(access->buf)) return false;
         Expr **first = access_at(version, access, version->first);
