@@ -21,6 +21,7 @@
 // accumulator, from zero on; its other fragments each iteration gives anew.
 #include "ir/schedule.h"
 #include "passes/analysis/kernel_walk.h"
+#include "passes/analysis/live_ranges.h"
 #include "passes/analysis/util.h"
 #include "passes/specialize/emit_roles.h"
 
@@ -54,19 +55,20 @@ static bool is_plain_step(const Stmt *stmt, const Buf *acc) {
     return is_scalar(stmt) || is_call(stmt, OP_COPY) || is_loop(stmt, LOOP_PARALLEL);
 }
 
-// The iteration writes the fragment before it reads it, and nothing else uses it.
+// The iteration writes all of the fragment before it reads it, and nothing else uses it.
 static bool is_local_to(Arena *arena, const Block *body, const Stmt *loop, const Buf *buf) {
     FOR_EACH_ITEM (stmt, body)
         if (stmt != loop && stmt->kind != STMT_DECL && stmt_uses_buf(stmt, buf)) return false;
-    FOR_EACH_ITEM (stmt, &loop->loop.body) {
-        bool writes = false;
-        FOR_EACH_EFFECT (effect, arena, stmt) {
-            if (effect->buf != buf) continue;
-            if (effect->access != ACCESS_WRITE) return false;
-            writes = true;
-        }
-        if (writes) return true;
-    }
+    return !loop_carries(arena, loop, buf);
+}
+
+// Before the loop and in it the roles do the same, or what one of them does next to the other: nothing that both see.
+static bool both_may(Arena *arena, const Stmt *stmt) {
+    if (loaded_tile(stmt)) return true;
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->access != ACCESS_READ && effect->buf->scope != SCOPE_FRAGMENT) return false;
+    FOR_EACH_STMT_IN (below, stmt)
+        if (is_call(below, OP_PRINT) || is_call(below, OP_ASSERT)) return false;
     return true;
 }
 
@@ -91,7 +93,9 @@ bool may_share_steps(Arena *arena, const Func *kernel) {
     FOR_EACH_ITEM (stmt, body)
         if (stmt != loop && (loaded_tile(stmt) || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN)) return false;
     FOR_EACH_ITEM (stmt, &loop->loop.body)
-        if (!is_plain_step(stmt, acc)) return false;
+        if (!is_plain_step(stmt, acc) || !both_may(arena, stmt)) return false;
+    for (int i = 0; body->items[i] != loop; i++)
+        if (!both_may(arena, body->items[i])) return false;
     FOR_EACH_STMT (stmt, body) {
         bool fragment = stmt->kind == STMT_DECL && stmt->decl->scope == SCOPE_FRAGMENT && stmt->decl != acc;
         if (fragment && stmt_uses_buf(loop, stmt->decl) && !is_local_to(arena, body, loop, stmt->decl)) return false;
