@@ -237,15 +237,6 @@ static void op_copy(Agent *agent, const View *src, const View *dst) {
     view_write(agent, dst, words);
 }
 
-static void op_transpose(Agent *agent, View src, const View *dst) {
-    if (src.rank >= 2) {
-        ViewDim last = src.dims[src.rank - 1];
-        src.dims[src.rank - 1] = src.dims[src.rank - 2];
-        src.dims[src.rank - 2] = last;
-    }
-    op_copy(agent, &src, dst);
-}
-
 static void op_fill(Agent *agent, const View *dst, const CallArg *value) {
     Word word = word_convert(dst->mem->type, value->type, agent->regs[value->slot].w[0]);
     Word *words = scratch(agent->cta->machine, 0, dst->elements);
@@ -400,7 +391,6 @@ static void perform(Agent *agent, const Call *call, const View *views, bool over
     case OP_GEMM: op_gemm(agent, call, &views[0], &views[1], &views[2], overwrites); break;
     case OP_SCAN_SUM:
     case OP_SCAN_MAX: op_scan(agent, call, &views[0], &views[1]); break;
-    case OP_TRANSPOSE: op_transpose(agent, views[0], &views[1]); break;
     default: op_reduce(agent, call, &views[0], &views[1]); break;
     }
 }

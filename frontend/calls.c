@@ -159,9 +159,14 @@ static Expr *scalar_operand(Sema *s, const OpInfo *info, const Operand *operand,
     return word ? to_type(s, value, TYPE_U32) : settle(s, value);
 }
 
+// transpose(src, dst) is a spelling of copy(src, dst.T); the IR has copies alone.
+static OpId ir_op(const OpInfo *info) {
+    return info->id == OP_TRANSPOSE ? OP_COPY : info->id;
+}
+
 // A copy or fill may be a loop over elements, where no region says a view.
 static bool take_tile(Sema *s, const OpInfo *info, Operands *operands, const TileOperand *tile, Span span, Arg *out) {
-    bool moves = info->id == OP_COPY || info->id == OP_TRANSPOSE || info->id == OP_FILL;
+    bool moves = ir_op(info) == OP_COPY || info->id == OP_FILL;
     out->region = tile->region;
     if (tile->region) return true;
     operands->is_move = true;
@@ -207,7 +212,7 @@ static Type first_type(const Operands *operands, const Arg *args) {
 }
 
 static bool build_args(Sema *s, const OpInfo *info, Operands *operands, Arg *args) {
-    bool pair = info->id == OP_COPY || info->id == OP_TRANSPOSE;
+    bool pair = ir_op(info) == OP_COPY;
     if (pair && !take_pair(s, info, operands, args)) return false;
     for (int i = pair ? 2 : 0; i < info->operand_count; i++) {
         const Operand *operand = &info->operands[i];
@@ -432,9 +437,10 @@ static void op_statement(Sema *s, const OpInfo *info, const Node *call, bool is_
         diag(s->sink, call->span, T_VIEW_OPERAND, "async", tile->view->buf->name, tile->why);
         return;
     }
-    if (!check_tile_op(s, info->id, args, call->span)) return;
-    if (!is_async) separate_operands(s, info->id, count, args, call->span);
-    Stmt *stmt = s_call(s->arena, info->id, count, args);
+    OpId op = ir_op(info);
+    if (!check_tile_op(s, op, args, call->span)) return;
+    if (!is_async) separate_operands(s, op, count, args, call->span);
+    Stmt *stmt = s_call(s->arena, op, count, args);
     stmt->loc = place_of(s, call->span);
     stmt->call.is_async = is_async;
     emit(s, stmt);

@@ -558,7 +558,7 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
         if (a.open) a.starts_only = false;
         if (a.open && b.open) b.starts_only = false;
     }
-    b.transposed ^= exchanged;   // transpose(src, dst) is copy(src, dst.T); put back below
+    b.transposed ^= exchanged;
     Shape shape_a = own_shape(s, &a, b.starts_only), shape_b = own_shape(s, &b, a.starts_only);
     if (a.starts_only) shape_a = shape_b;
     if (b.starts_only) shape_b = shape_a;
@@ -574,7 +574,8 @@ bool region_pair(Sema *s, const Node *node_a, const Node *node_b, bool exchanged
     if (out_a->region && out_b->region) {
         bool both = out_a->region->transposed && out_b->region->transposed;   // a copy of the one is that of the other
         out_a->region->transposed ^= both;
-        out_b->region->transposed ^= both ^ exchanged;
+        out_b->region->transposed ^= both;
+        if (exchanged) place_transposition(out_a->region, out_b->region);
         return true;
     }
     if (!out_a->view) out_a->view = make_view(s, &a, shape_a);

@@ -83,6 +83,8 @@ int64_t buf_outermost_aligned(const Buf *buf, int64_t align);
 Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transposed, Span loc);
 Expr *aligned_fact(Arena *arena, Buf *buf, int64_t bytes);   // `aligned(buf, bytes)`
 Region *region_whole(Arena *arena, Buf *buf);
+// Of a copy that transposes: `.T` is said of what is in memory if the other side is a fragment, else of the source.
+void place_transposition(Region *src, Region *dst);
 int64_t region_bytes(const Region *region);                                        // of the operand
 Region *region_element(Arena *arena, Buf *buf, int count, Expr *const *indices);   // all dims plain indices
 Arg arg_value(Expr *value);

@@ -107,6 +107,13 @@ Region *region_new(Arena *arena, Buf *buf, const RegionDim *dims, bool transpose
     return region;
 }
 
+void place_transposition(Region *src, Region *dst) {
+    bool exchanges = src->transposed != dst->transposed;
+    bool to_memory = src->buf->scope == SCOPE_FRAGMENT && dst->buf->scope != SCOPE_FRAGMENT;
+    src->transposed = exchanges && !to_memory;
+    dst->transposed = exchanges && to_memory;
+}
+
 Region *region_whole(Arena *arena, Buf *buf) {
     RegionDim dims[LAYOUT_MAX_RANK] = {0};
     for (int i = 0; i < buf->rank; i++)

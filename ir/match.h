@@ -84,7 +84,6 @@ void call_operands(const Stmt *call, void *operands);
         return matches;                                                                                                \
     }
 MATCHER(COPY, CopyOp, copy)
-MATCHER(TRANSPOSE, TransposeOp, transpose)
 MATCHER(FILL, FillOp, fill)
 MATCHER(GEMM, GemmOp, gemm)
 MATCHER(AWAIT, AwaitOp, await)

@@ -97,7 +97,7 @@ OpId op_named(const char *text) {
 
 bool op_takes_element(OpId op, Type type) {
     if (op == OP_REDUCE_ANY || op == OP_REDUCE_ALL) return type == TYPE_BOOL;
-    bool moves = op == OP_COPY || op == OP_TRANSPOSE || op == OP_FILL;
+    bool moves = op == OP_COPY || op == OP_FILL;
     if (moves && type_kind(type) == KIND_OPAQUE) return false;
     bool computes = op == OP_GEMM || op == OP_SCAN_SUM || op == OP_SCAN_MAX || op_is(op, OP_CLASS_REDUCTION);
     return !computes || type_is_int(type) || type_is_float(type);

@@ -23,7 +23,7 @@
 //   9. An op stands at the stages of its row: tile ops outside of thread regions and of `parallel`, thread ops inside
 //      of thread regions. Its operands are of the kind, memory and constancy that the row says, of the types that
 //      its instruction takes, and within their buffers (verify_thread.c).
-//  10. The shapes of a tile op fit: equal for copy and transpose, [M, K] [K, N] [M, N] for gemm, without the axis for
+//  10. The shapes of a tile op fit: equal for copy, [M, K] [K, N] [M, N] for gemm, without the axis for
 //      reduce.
 //  11. A barrier of the whole CTA does not stand under a condition on the thread index: all threads must arrive.
 //      (Whether the lanes of a warp agree at ops of a whole warp only the emulator can tell.)
@@ -111,14 +111,8 @@ static bool multiplies(const Stmt *stmt) {
 }
 
 static bool moves_elements(const Stmt *stmt) {
-    if (stmt->kind == STMT_CALL) return stmt->call.op == OP_COPY || stmt->call.op == OP_TRANSPOSE;
+    if (stmt->kind == STMT_CALL) return stmt->call.op == OP_COPY;
     return stmt->kind == STMT_FOR && stmt->loop.kind == LOOP_PARALLEL;
-}
-
-static bool moves_between(const Stmt *stmt, Scope from, Scope to) {
-    TransposeOp transpose;
-    if (!match_transpose(stmt, &transpose)) return is_copy_between(stmt, from, to);
-    return transpose.src->buf->scope == from && transpose.dst->buf->scope == to;
 }
 
 // ---- mechanisms ----
@@ -170,8 +164,8 @@ static bool via_fits(const Stmt *stmt, Via via) {
     return (what & MOVE && moves_elements(stmt)) || (what & PRODUCT && multiplies(stmt)) ||
            (what & TILE && (is_global_to_shared_copy(stmt) || is_shared_to_global_copy(stmt))) ||
            (what & STORE && is_fragment_to_global_copy(stmt)) || (what & ADDITION && adds_elements(stmt)) ||
-           (what & LOAD && moves_between(stmt, SCOPE_SHARED, SCOPE_FRAGMENT)) ||
-           (what & UNLOAD && moves_between(stmt, SCOPE_FRAGMENT, SCOPE_SHARED)) ||
+           (what & LOAD && is_copy_between(stmt, SCOPE_SHARED, SCOPE_FRAGMENT)) ||
+           (what & UNLOAD && is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_SHARED)) ||
            (what & FRAGMENTS && is_copy_between(stmt, SCOPE_FRAGMENT, SCOPE_FRAGMENT)) ||
            (what & SHARED && is_copy_between(stmt, SCOPE_SHARED, SCOPE_SHARED));
 }

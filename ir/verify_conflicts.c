@@ -61,7 +61,7 @@ typedef struct Search {
     Map *shared;   // Buf: the written ones of tensors that may be one
     const Level *level;
     int parallels, conditions, order;   // around what is looked at; of the statement in the text
-    bool transposes, element, early;    // the operation that is looked at; on an element
+    bool element, early;                // the operation that is looked at; on an element
     int64_t examples;                   // tried so far
 } Search;
 
@@ -144,7 +144,6 @@ static void add_touch(Search *s, const Buf *buf, int count, Expr *const *indices
 }
 
 static void see_op(Search *s, OpId op, const Arg *args) {
-    s->transposes = op == OP_TRANSPOSE;
     s->element = op_is(op, OP_CLASS_ELEMENT);
     s->early = op == OP_LOAD && strcmp(args[OPERAND_INDEX(LOAD, order)].name, "early") == 0;
 }
@@ -165,7 +164,6 @@ static void add_region(Visitor *visitor, Region *region, const Operand *operand)
     Touch touch = {.extents = extents, .transposed = region->transposed, .loc = region->loc};
     if (s->element) touch.extents = NULL, touch.atomic = true;
     touch.writes = operand->access != ACCESS_READ;
-    touch.transposed ^= touch.writes && s->transposes;
     add_touch(s, region->buf, region->count, starts, touch);
 }
 

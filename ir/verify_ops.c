@@ -274,14 +274,10 @@ static const char *shape_text(const Verifier *v, const Shape *shape) {
     return sb_text(&out);
 }
 
-static void check_same(Verifier *v, const Region *a, const Region *b, bool transposed, Span loc) {
-    Shape x = shape_of(a), y = shape_of(b), want = x;
-    if (transposed && x.rank >= 2) {
-        want.extents[x.rank - 1] = x.extents[x.rank - 2];
-        want.extents[x.rank - 2] = x.extents[x.rank - 1];
-    }
-    if (!shapes_equal(&want, &y))
-        REPORT(v, loc, T_SHAPES, a->buf->name, shape_text(v, &want), b->buf->name, shape_text(v, &y));
+static void check_same(Verifier *v, const Region *a, const Region *b, Span loc) {
+    Shape x = shape_of(a), y = shape_of(b);
+    if (!shapes_equal(&x, &y))
+        REPORT(v, loc, T_SHAPES, a->buf->name, shape_text(v, &x), b->buf->name, shape_text(v, &y));
 }
 
 static void check_gemm(Verifier *v, const Arg *args, Span loc) {
@@ -334,10 +330,7 @@ static void check_shapes(Verifier *v, const Context *c, const OpInfo *info, int 
             !op_takes_element(op, args[i].region->buf->type))
             report_operand(v, info, i, "has elements of a type that it does not take", loc);
     if (op == OP_COPY || op == OP_SCAN_SUM || op == OP_SCAN_MAX)
-        check_same(v, args[OPERAND_INDEX(COPY, src)].region, args[OPERAND_INDEX(COPY, dst)].region, false, loc);
-    if (op == OP_TRANSPOSE)
-        check_same(v, args[OPERAND_INDEX(TRANSPOSE, src)].region, args[OPERAND_INDEX(TRANSPOSE, dst)].region, true,
-                   loc);
+        check_same(v, args[OPERAND_INDEX(COPY, src)].region, args[OPERAND_INDEX(COPY, dst)].region, loc);
     if (op == OP_GEMM) check_gemm(v, args, loc);
     if (op_is(op, OP_CLASS_REDUCTION)) check_reduce(v, info, args, loc);
     check_thread_op(v, c, info, count, args, loc);

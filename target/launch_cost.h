@@ -78,7 +78,8 @@ enum { COST_FEW_READERS = 2 };                // CTAs that read a tile; with mor
     TERM(slice_steps, "split-K by workspace: the least steps of a slice")                                              \
     TERM(read, "the same: rate of a row or column of all tiles, for each step")                                        \
     TERM(sum, "the same: rate of an element of the result, for each slice")                                            \
-    TERM(launch, "clocks of the other launches")
+    TERM(launch, "clocks of the other launches")                                                                       \
+    TERM(alone, "clocks of each wave but the first, of CTAs that compute one tile and load nothing ahead")
 
 #define COST_FIELD(name, meaning) int64_t name;
 typedef struct LaunchCost {
@@ -214,6 +215,7 @@ static inline double cost_clocks(const LaunchCost *c, const int64_t extents[COST
     moved = cost_larger(moved, cost_traffic(c, extents, copies, steps));
     clocks = cost_limited(c, cost_larger(waves * loop, powered), moved);
     clocks += (c->hidden ? 1 : waves) * tail + (double)c->launch;
+    if (waves > 1) clocks += (waves - 1) * (double)c->alone;
     if (few || by_workspace) {
         double beyond = (rows - (double)extents[COST_ROWS]) * (double)column_tiles +
                         (columns - (double)extents[COST_COLUMNS]) * (double)row_tiles;

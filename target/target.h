@@ -58,6 +58,7 @@ typedef struct WgmmaCosts {
     int64_t sector_clocks;      // added per row of results that ends within a sector of the L2 cache
     // memory
     int64_t memory_clocks;   // latency of a load under full load
+    int64_t cache_clocks;    // the same, of a load that the L2 cache has
     int64_t memory_bytes;    // bandwidth of device memory, all multiprocessors
     int64_t traffic_bytes;   // bandwidth of operands, if long pieces of their rows are under way, all multiprocessors
     int64_t split_share;     // percent that it takes longer if CTAs share the steps of a tile
@@ -68,6 +69,7 @@ typedef struct WgmmaCosts {
     // clusters and split-K
     int64_t cluster_clocks;         // to exchange the partial tiles of a pair of CTAs
     int64_t further_clocks;         // the same, added for each CTA of the cluster behind the second
+    int64_t shared_sums_clocks;     // the same, added where warpgroups share a tile: one of them adds up
     int64_t cluster_bytes;          // bandwidth of the L2 cache, all clusters
     int64_t peer_bytes;             // read by a CTA from the shared memory of other CTAs
     int64_t stray_clusters;         // one in this many clusters of 3+ CTAs cannot be co-scheduled
@@ -82,8 +84,10 @@ typedef struct WgmmaCosts {
     int64_t strip_bytes;                      // of k, for which 64 rows take 2 clocks per column
     int64_t work_clocks, work_elements;       // clocks of one warpgroup per work_elements elements of other work
     int64_t hidden_clocks, hidden_elements;   // the same, hidden behind products of the next step
-    // Of one warpgroup's chain: per convert_elements of left operands that its threads convert in registers, with the waits.
+    // Of one warpgroup's chain: per convert_elements of left operands that its threads convert in registers; waits of a step.
     int64_t convert_clocks, convert_elements;
+    int64_t convert_step_clocks;
+    int64_t convert_issue_clocks;   // the same, of all warpgroups together: they share the issue slots and shared memory
     int64_t convert_pieces;   // of a step, that are converted and multiplied in turn: more, and each waits for itself
     int64_t tile_clocks;      // per tile, without its steps
     int64_t hidden_share;     // reciprocal of the share of load time that overlaps MMA and is still charged

@@ -57,14 +57,13 @@ static void push_store(Arena *arena, const Region *dst, Expr *const *at, Expr *v
     block_push(arena, &loop->body, clip && !by_point ? s_if_only(arena, clip, store) : store);
 }
 
-static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, bool transpose, TileLoop *loop) {
-    Expr *at[LAYOUT_MAX_RANK], *from[LAYOUT_MAX_RANK];
+static void loop_of_copy(Arena *arena, const Region *src, const Region *dst, TileLoop *loop) {
+    Expr *at[LAYOUT_MAX_RANK];
     EXPECT(arena_failure(arena), region_rank(src) == region_rank(dst), "a copy of rank %d to rank %d", region_rank(src),
            region_rank(dst));
     space_of_region(arena, dst, loop, at);
-    for (int d = 0; d < loop->rank; d++) from[d] = at[transpose && d >= loop->rank - 2 ? 2 * loop->rank - 3 - d : d];
-    Expr *value = e_load(arena, buf_viewed(src->buf), src->count, region_indices(arena, src, from));
-    Expr *clip = region_clip(arena, src, from);
+    Expr *value = e_load(arena, buf_viewed(src->buf), src->count, region_indices(arena, src, at));
+    Expr *clip = region_clip(arena, src, at);
     push_store(arena, dst, at, clip ? e_select(arena, clip, value, e_zero(arena, value->type)) : value, loop);
 }
 
@@ -101,12 +100,10 @@ static bool loop_of_parallel(Arena *arena, Stmt *stmt, TileLoop *loop) {
 
 bool tile_loop_of(Arena *arena, Stmt *stmt, TileLoop *loop) {
     CopyOp copy;
-    TransposeOp transpose;
     FillOp fill;
     *loop = (TileLoop){.origin = stmt, .is_async = starts_copy(stmt)};
     if (is_loop(stmt, LOOP_PARALLEL)) return loop_of_parallel(arena, stmt, loop);
-    if (match_copy(stmt, &copy)) return loop_of_copy(arena, copy.src, copy.dst, false, loop), true;
-    if (match_transpose(stmt, &transpose)) return loop_of_copy(arena, transpose.src, transpose.dst, true, loop), true;
+    if (match_copy(stmt, &copy)) return loop_of_copy(arena, copy.src, copy.dst, loop), true;
     if (match_fill(stmt, &fill)) return loop_of_fill(arena, fill.dst, fill.value, loop), true;
     return false;
 }

@@ -42,6 +42,8 @@ enum { STREAM_READERS = 2 };
 PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kernel, int warpgroups);
 // The same with split-K over `blocks` CTAs of a cluster (tile/tile.h).
 PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func *kernel, int blocks);
+// The cost of a tile, where CTAs of a cluster share its steps.
+PingpongCost cost_with_sums(Arena *arena, const Target *target, const Func *kernel, PingpongCost cost);
 
 // A tile too large for one warpgroup, which several compute together: no other tile's MMAs overlap the tail, or the time
 // from the arrival of a slot to its release.

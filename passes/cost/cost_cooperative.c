@@ -146,7 +146,7 @@ static Result result_of(const Func *kernel) {
             add_operand(&result, gemm.a, 0, region_extent(gemm.a, 1));
             add_operand(&result, gemm.b, 1, region_extent(gemm.a, 1));
         }
-        if (!is_call(stmt, OP_COPY) && !is_call(stmt, OP_TRANSPOSE)) continue;
+        if (!is_call(stmt, OP_COPY)) continue;
         if (stmt->call.args[COPY_TO].region->buf->scope != SCOPE_GLOBAL) continue;
         result.others |= result.store || !is_accumulator(kernel, stmt->call.args[COPY_FROM].region->buf);
         result.store = stmt;
@@ -174,10 +174,19 @@ static bool is_made_of(const Func *kernel, Buf *to, const Buf *from) {
 static int64_t chain_clocks(Arena *arena, const Target *target, const Func *kernel, const Sum *sum) {
     const WgmmaCosts *costs = &target->wgmma;
     int members, warpgroups = cooperative_warpgroups(arena, target, kernel, &members);
-    int64_t chain = clocks_of(converted_elements(kernel), costs->convert_clocks, costs->convert_elements);
-    if (chain == 0) return 0;
+    int64_t converted = converted_elements(kernel);
+    if (converted == 0) return 0;
+    int64_t chain = clocks_of(converted, costs->convert_clocks, costs->convert_elements) + sum->multiplying +
+                    costs->convert_step_clocks;
+    int64_t issued = clocks_of(converted, costs->convert_issue_clocks, costs->convert_elements);
     bool waits = members > 1 && loop_stages(find_loop(kernel)) / members < 2;
-    return (chain + sum->multiplying) / warpgroups + (waits ? costs->memory_clocks / members : 0);
+    return larger(chain / warpgroups + (waits ? costs->cache_clocks / members : 0), issued);
+}
+
+static bool shares_steps(Arena *arena, const Target *target, const Func *kernel) {
+    int members;
+    cooperative_warpgroups(arena, target, kernel, &members);
+    return members > 1;
 }
 
 bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, int64_t *m, int64_t *n,
@@ -188,7 +197,7 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     int64_t rows = region_extent(from, 0), columns = region_extent(from, 1);
     if (rows != region_extent(result.product, 0) || columns != region_extent(result.product, 1)) return false;
     if (!is_made_of(kernel, from->buf, result.product->buf)) return false;
-    bool transposed = is_call(result.store, OP_TRANSPOSE) != (to->transposed != from->transposed);
+    bool transposed = to->transposed != from->transposed;
     *m = transposed ? columns : rows;
     *n = transposed ? rows : columns;
     Sum sum;
@@ -198,6 +207,9 @@ bool cooperative_tile(Arena *arena, const Target *target, const Func *kernel, in
     cost->step += clocks_of(elements, target->wgmma.work_clocks, target->wgmma.work_elements) +
                   clocks_of(cost->moving, 1, target->wgmma.hidden_share) + target->wgmma.latency_clocks;
     cost->step = larger(cost->step, chain_clocks(arena, target, kernel, &sum));
+    // Of roles that share the steps one multiplies while the other one waits for its slot.
+    if (shares_steps(arena, target, kernel))
+        cost->stream = target->wgmma.memory_clocks / larger(loop_stages(find_loop(kernel)), 1);
     cost->k = smaller(result.k[0], result.k[1]);
     cost->hidden = false;
     return cost->k > 0;

@@ -135,9 +135,6 @@ static void add_loop(Sum *sum, const Stmt *loop) {
 // Results that are not stored by TMA.
 static bool is_scattered(const Target *target, const Stmt *stmt) {
     TmaStore store;
-    if (is_call(stmt, OP_TRANSPOSE))
-        return transpose_of(stmt).src->buf->scope == SCOPE_FRAGMENT &&
-               transpose_of(stmt).dst->buf->scope == SCOPE_GLOBAL;
     return is_fragment_to_global_copy(stmt) && tma_epilogue_problem(target, stmt, &store);
 }
 
@@ -152,9 +149,7 @@ static int64_t ragged_rows(const Stmt *stmt) {
 
 // Bytes that the kernel stores of an element of the tile.
 static int64_t result_bytes(const Stmt *stmt) {
-    if (is_fragment_to_global_copy(stmt)) return type_bytes(copy_of(stmt).dst->buf->type);
-    if (!is_call(stmt, OP_TRANSPOSE) || transpose_of(stmt).dst->buf->scope != SCOPE_GLOBAL) return 0;
-    return type_bytes(transpose_of(stmt).dst->buf->type);
+    return is_fragment_to_global_copy(stmt) ? type_bytes(copy_of(stmt).dst->buf->type) : 0;
 }
 
 // `exchanged`: CTAs add up their sums, and store them by rows.
@@ -202,9 +197,12 @@ PingpongCost cost_pingpong(Arena *arena, const Target *target, const Func *kerne
 
 PingpongCost cost_pingpong_split(Arena *arena, const Target *target, const Func *kernel, int blocks) {
     PingpongCost cost = cost_of(arena, target, kernel, 1, blocks > 1);
-    if (blocks <= 1) return cost;
+    return blocks > 1 ? cost_with_sums(arena, target, kernel, cost) : cost;
+}
+
+PingpongCost cost_with_sums(Arena *arena, const Target *target, const Func *kernel, PingpongCost cost) {
     cost.hidden = false;
-    cost.sums = split_bytes(kernel) / target->wgmma.peer_bytes;
+    cost.sums = split_bytes(arena, kernel) / target->wgmma.peer_bytes;
     return cost;
 }
 

@@ -50,7 +50,8 @@ LaunchCost launch_cost(const Target *target, const TileCandidate *tile) {
     if (tile->split > 1) {   // CTAs that read the same tile do so at different times
         terms.split = tile->split;
         terms.traffic += terms.traffic * machine->split_share / 100;
-        terms.exchange = machine->cluster_clocks;
+        terms.exchange = machine->cluster_clocks + (tile->rate > 0 ? machine->shared_sums_clocks : 0);
+        terms.alone = tile->rate > 0 ? machine->alone_clocks : 0;
         terms.further = machine->further_clocks;
         terms.sums = cost->sums;
         terms.load = cost_rate(cost->loaded, machine->cluster_bytes);

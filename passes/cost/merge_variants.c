@@ -46,6 +46,7 @@ static FuncCost *cost_of(const TileSearch *search, const Func *kernel, const Fun
         cost_cooperative(a, target, padded, tile.alias_epilogue, &cost->terms);
         return cost->extents[COST_DEPTH] ? cost : NULL;
     }
+    if (by_loop && tile.split > 1) tile.cost = cost_with_sums(a, target, padded, tile.cost);
     const Func *swapped = by_loop ? NULL : operands_swapped(a, target, kernel, &shaped);
     if (how->too_large && tile.split == 1) tile.cost = cost_shared_tile(a, target, swapped ? swapped : kernel);
     else if (!by_loop) tile.cost = cost_pingpong_split(a, target, swapped ? swapped : kernel, tile.split);

@@ -147,7 +147,10 @@ static void compare_cooperative(TileSearch *search, TileChoice *choice, const An
     if (shared_with(search, answer, 0) > search->target->shared_block) return;
     tile.rate = cooperative_rate(search->arena, search->target, kernel, &tile.m);
     choice->by_rows = !cooperative_tile(search->arena, search->target, kernel, &tile.m, &tile.n, &tile.cost);
-    if (!choice->by_rows) tile.rate = step_rate(&tile);
+    if (!choice->by_rows) {
+        tile.rate = step_rate(&tile);
+        if (kernel_split(kernel).kind == SPLIT_NONE) tile.sharing = (Func *)kernel;
+    }
     if (!cooperative_has_cost(search->arena, kernel))
         tile.m = tile.n = 0;   // no cost expression for a launch to compare: keep one tile
     add_candidate(search, choice, &choice->tiles, &tile);
@@ -168,18 +171,21 @@ static void order_cooperative(TileChoice *choice) {
 
 // One warpgroup holds the accumulators and its share of the sums.
 static bool holds_split(const TileSearch *search, const Func *shaped, int ctas) {
-    int64_t sums = split_registers(search->target, shaped, ctas);
+    int64_t sums = split_registers(search->arena, search->target, shaped, ctas);
     return fragment_registers(search->target, shaped, 1) + sums <= pingpong_limit(search->target);
 }
+
+// CTAs that share a tile's steps: clusters of 3 are harder to place and were not faster.
+enum { LEAST_SLOTS = 4, MOST_BLOCKS = 8 };
 
 // Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles. `shaped`: with operands swapped.
 static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, const Func *shaped,
                            TileCandidate tile) {
-    enum { LEAST_SLOTS = 4, MOST_BLOCKS = 8 };   // clusters of 3 are harder to place and were not faster
-    if (tile.ring + split_bytes(kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS) return;
+    if (tile.ring + split_bytes(search->arena, kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS)
+        return;
     TileCandidate all = tile;
     for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
-        if (split_refused(search->target, kernel, tile.split)) break;
+        if (split_refused(search->arena, search->target, kernel, tile.split)) break;
         if (!holds_split(search, shaped, tile.split)) continue;
         tile.cost = cost_pingpong_split(search->arena, search->target, shaped, tile.split);
         add_candidate(search, choice, &choice->candidates, &tile);
@@ -189,22 +195,19 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
     if (all.split > 1) add_candidate(search, choice, &choice->shared, &all);
 }
 
-// A loop adds a matrix: of a tile that may lie beyond the grid it would be loaded all at one time, and spill.
-static bool adds_matrix(const Func *kernel) {
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        if (!is_loop(stmt, LOOP_PARALLEL)) continue;
-        VEC_EACH (const Param, param, &kernel->params)
-            if (param->buf && param->buf->rank > 1 && block_loads(&stmt->loop.body, param->buf)) return true;
-        SKIP_BODY(stmt);
-    }
-    return false;
-}
-
 const ClusterShape cluster_shapes[CLUSTER_SHAPES] = {{{2, 1}}, {{1, 2}}, {{2, 2}}, {{4, 1}},
                                                      {{1, 4}}, {{4, 2}}, {{2, 4}}, {{1, 1}}};
 
 static void set_cluster_of(TileCandidate *tile, const ClusterShape *shape) {
     for (int d = 0; d < CLUSTER_NAMES; d++) tile->cluster[d] = tile->cost.cluster[d] = shape->extents[d];
+}
+
+static PingpongCost cost_in_cluster(const TileSearch *search, const TileCandidate *tile, const Func *kernel) {
+    PingpongCost cost;
+    int64_t m, n;
+    if (tile->by_two) return cost_shared_tile(search->arena, search->target, kernel);
+    bool by_loop = tile->rate > 0 && cooperative_tile(search->arena, search->target, kernel, &m, &n, &cost);
+    return by_loop ? cost : cost_pingpong(search->arena, search->target, kernel, 1);
 }
 
 // Clusters of CTAs that share loads. Without costs a launch would take them always. An artefact for any launch keeps a tile with all
@@ -213,15 +216,14 @@ static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandida
     Func *kernel = tile.sharing;
     int *cluster = ((Stmt *)func_grid(kernel))->grid.cluster;
     TileCandidate all = tile;
-    if (cluster_largest(func_grid(kernel)) > 1 || adds_matrix(kernel)) return;   // a cluster of the source
+    if (cluster_largest(func_grid(kernel)) > 1) return;   // a cluster of the source
     tile.sharing = all.sharing = NULL;
     for (int i = 0; i < CLUSTER_SHAPES; i++) {
         for (int d = 0; d < CLUSTER_NAMES; d++) cluster[d] = cluster_shapes[i].extents[d];
         if (i == ALONE) continue;
         if (multicast_problem(search->arena, search->target, kernel) || !specialized_steps(search->arena, kernel))
             continue;
-        tile.cost = tile.by_two ? cost_shared_tile(search->arena, search->target, kernel)
-                                : cost_pingpong(search->arena, search->target, kernel, 1);
+        tile.cost = cost_in_cluster(search, &tile, kernel);
         set_cluster_of(&tile, &cluster_shapes[i]);
         add_candidate(search, choice, &choice->candidates, &tile);
         if (!all.shapes) all = tile;
@@ -231,6 +233,29 @@ static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandida
     all.shapes |= 1u << ALONE;
     bool every = all.shapes == (1u << CLUSTER_SHAPES) - 1;
     if (every && multicast_chooses(search->arena, kernel)) add_candidate(search, choice, &choice->shared, &all);
+}
+
+// Whether the split kernel's sums have registers and shared memory is asked of itself.
+static bool serves_split(const TileSearch *search, const Func *kernel, int ctas) {
+    if (split_refused(search->arena, search->target, kernel, ctas)) return false;
+    const Func *clone = split_clone(search->arena, kernel, ctas);
+    Specialization how = specialization_of(search->arena, search->target, clone);
+    return how.kind == WS_COOPERATIVE && specialized_fits(search->arena, search->target, clone, &how);
+}
+
+// Split-K within a cluster, of a tile that warpgroups compute together.
+static void compare_shared_splits(TileSearch *search, TileChoice *choice, TileCandidate tile) {
+    const Func *kernel = tile.sharing;
+    if (cluster_largest(func_grid(kernel)) > 1) return;   // a cluster of the source
+    tile.sharing = NULL;
+    TileCandidate all = tile;
+    tile.cost = cost_with_sums(search->arena, search->target, kernel, tile.cost);
+    for (tile.split = 2; tile.split <= MOST_BLOCKS && serves_split(search, kernel, tile.split); tile.split *= 2) {
+        add_candidate(search, choice, &choice->candidates, &tile);
+        if (all.split == 1) all = tile;
+        else all.splits = tile.split;
+    }
+    if (all.split > 1) add_candidate(search, choice, &choice->shared, &all);
 }
 
 static int64_t slot_bytes(const Occupancy *estimate) {
@@ -272,7 +297,7 @@ static RingSize compare(TileSearch *search, TileChoice *choice, const Func *sour
     add_candidate(search, choice, &choice->tiles, &tile);
     if (is_shared || !tile.sharing) return ring;   // a split in a source is kept
     tile.sharing = NULL;
-    if (split_bytes(kernel) > 0) ring.split = tile.ring + split_bytes(kernel);
+    if (split_bytes(search->arena, kernel) > 0) ring.split = tile.ring + split_bytes(search->arena, kernel);
     compare_splits(search, choice, kernel, answer.kernel, tile);
     tile.split = BY_WORKSPACE;   // (with swapped operands partial results would be stored element by element)
     if (answer.kernel == kernel && can_split_k_workspace(search->arena, kernel))
@@ -586,7 +611,10 @@ static void drop_shapes(const TileSearch *search, TileChoice *choice) {
 static void keep_tiles(TileSearch *search, TileChoice *choice) {
     TileVec more = {0};
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
-        if (tile->sharing) compare_clusters(search, choice, *tile);
+        if (tile->sharing) {
+            compare_clusters(search, choice, *tile);
+            if (tile->rate > 0 && tile->slots >= LEAST_SLOTS) compare_shared_splits(search, choice, *tile);
+        }
     append_tiles(search, &choice->tiles, &more);
     append_tiles(search, &choice->shared, &more);
     append_tiles(search, &more, &choice->candidates);
@@ -629,7 +657,7 @@ static TileChoice *only_choice(const TileSearch *search, const char *kernel) {
     TileChoice *only = NULL;
     VEC_EACH_PTR (TileChoice, choice, &search->choices) {
         if (strcmp(choice->kernel, kernel) != 0 || choice->tiles.count == 0) continue;
-        if (only || choice->candidates.count == 0 || last_tile(choice)->rate > 0) return NULL;
+        if (only || choice->candidates.count == 0 || choice->by_rows) return NULL;
         only = choice;
     }
     return only;
@@ -700,6 +728,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination,
     join_products(search->arena, kernel);
     merge_fragments(search->arena, kernel);
     pipeline_loops(search->arena, search->target, kernel);
+    stage_vectors(search->arena, search->target, kernel);
     if (!kernel_is_supported(kernel, search->target)) return fits;   // prune_variants removes it
     if (target_has(search->target, FEATURE_WGMMA) && !search->try_all) {
         TileChoice *choice = tile_choice(search, kernel);

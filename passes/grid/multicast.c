@@ -85,14 +85,32 @@ static Share share_of(Arena *arena, const Func *kernel) {
     return share;
 }
 
-static const char *const other_kernel =
-    "only kernels whose loop has nothing but loads by TMA and products by wgmma use multicast, "
-    "and no operation reaches another CTA of the cluster";
+// The effect is visible outside of the CTA.
+static bool is_seen(Arena *arena, const Stmt *stmt) {
+    FOR_EACH_STMT_IN (below, stmt)
+        if (is_call(below, OP_PRINT) || is_call(below, OP_ASSERT)) return true;
+    FOR_EACH_EFFECT (effect, arena, stmt)
+        if (effect->buf->scope == SCOPE_GLOBAL && effect->access != ACCESS_READ) return true;
+    return false;
+}
 
-// The load roles of a cluster's CTAs go through the same tiles and steps, and MMAs alone use what they load.
-static bool loads_in_step(Arena *arena, const Target *target, const Func *kernel) {
+// Before the loop: what others see is left out for a tile beyond the grid, the rest is done.
+static bool may_fail_before_loop(Arena *arena, const Func *kernel) {
+    FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body) {
+        if (is_loop(stmt, LOOP_PIPELINED)) return false;
+        if (!is_seen(arena, stmt) && may_fail_beyond_grid(kernel, stmt)) return true;
+    }
+    return false;
+}
+
+static const char *const other_kernel =
+    "multicast needs a loop whose tiles TMA loads and whose steps only compute with them by wgmma, "
+    "and no operation that reaches another CTA of the cluster";
+
+// The load roles of a cluster's CTAs go through the same tiles and steps, and a step only computes with what they load.
+static bool loads_in_step(const Target *target, const Func *kernel) {
     TileClaim claim = grid_claim(func_grid(kernel));
-    return claim.kind != CLAIM_DYNAMIC && !claim.snake && only_multiplies(arena, target, kernel);
+    return claim.kind != CLAIM_DYNAMIC && !claim.snake && loads_in_one_loop(target, kernel);
 }
 
 // Out: what the statements of the kernel say, if the cluster can share tiles.
@@ -100,7 +118,9 @@ static const char *problem_of(Arena *arena, const Target *target, const Func *ke
     const Stmt *grid = func_grid(kernel);
     if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
         return "multicast needs a grid of two or more names, and a cluster along the first two";
-    if (!loads_in_step(arena, target, kernel)) return other_kernel;
+    if (!loads_in_step(target, kernel)) return other_kernel;
+    if (may_fail_before_loop(arena, kernel))
+        return "what it does before its loop may fail for tiles outside of the grid";
     if (cluster_largest(grid) > target->max_cluster) return "it is larger than the target's";
     *share = share_of(arena, kernel);
     if (!share->some) return "its CTAs read no tile in common";
@@ -176,19 +196,21 @@ static Expr *tile_within(Scheduler *s, const Iter *own) {
     return within;
 }
 
-// The effect is visible outside of the CTA.
-static bool is_seen(Arena *arena, const Stmt *stmt) {
-    FOR_EACH_STMT_IN (below, stmt)
-        if (is_call(below, OP_PRINT) || is_call(below, OP_ASSERT)) return true;
-    FOR_EACH_EFFECT (effect, arena, stmt)
-        if (effect->buf->scope == SCOPE_GLOBAL && effect->access != ACCESS_READ) return true;
-    return false;
-}
-
+// What is behind the loop of loads is done under one condition: loops over the results' elements stay next to the stores that
+// they are fused with.
 static void leave_beyond(Scheduler *s, Expr *within) {
-    const Block *body = &s->grid->grid.body;
-    for (int i = 0; within && i < body->count; i++)
-        if (is_seen(s->arena, body->items[i])) body->items[i] = s_if_only(s->arena, within, body->items[i]);
+    if (!within) return;
+    Block out = {0}, *body = &s->grid->grid.body;
+    Stmt *behind = s_if(s->arena, within);
+    bool loaded = false;
+    FOR_EACH_ITEM (stmt, body) {
+        bool before = !loaded && is_seen(s->arena, stmt);
+        if (loaded) block_push(s->arena, &behind->if_.then, stmt);
+        else block_push(s->arena, &out, before ? s_if_only(s->arena, within, stmt) : stmt);
+        loaded |= is_loop(stmt, LOOP_PIPELINED);
+    }
+    if (behind->if_.then.count > 0) block_push(s->arena, &out, behind);
+    *body = out;
 }
 
 // Rows of clusters in a raster group: as many rows of tiles as without, as far as possible.

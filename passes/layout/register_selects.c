@@ -323,7 +323,7 @@ static void region_as_loop(StmtMapper *mapper, Stmt *stmt, Block *out) {
     TileLoop loop;
     TileAccess access;
     TileAccessVec accesses = {0}, whole = {0};
-    bool tile_op = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE) || is_call(stmt, OP_FILL);
+    bool tile_op = is_call(stmt, OP_COPY) || is_call(stmt, OP_FILL);
     bool plain = via_is(stmt, VIA_NONE) || via_is(stmt, VIA_PLAIN) || via_is(stmt, VIA_VECTOR);
     bool moves = tile_op && plain && tile_loop_of(mapper->arena, stmt, &loop) && !loop.is_async;
     if (moves) tile_accesses(mapper->arena, &loop, &accesses);

@@ -83,7 +83,7 @@ typedef struct MatrixRest {
     int64_t extent, weight;   // instructions; values from one to the next
 } MatrixRest;
 typedef struct MatrixCopy {
-    bool load, trans, swaps;   // swaps: a transpose
+    bool load, trans;
     bool bytes;                // ldmatrix_bytes, each of whose matrices counts as two, of 8 rows
     bool in_memory;            // rows lie along the bits of the tile's layout, in whichever dims
     int word, matrices;        // elements of a word; matrices of an instruction: 1, 2, 4

@@ -135,22 +135,19 @@ bool holds_matrices(const Target *target, const Buf *fragment, bool load) {
 
 bool matrix_copy_of(const Target *target, const Stmt *stmt, MatrixCopy *out) {
     CopyOp copy;
-    TransposeOp transpose = {0};
-    bool swaps = match_transpose(stmt, &transpose);
-    if (!swaps && (!match_copy(stmt, &copy) || stmt->call.is_async)) return false;
-    const Region *src = swaps ? transpose.src : copy.src, *dst = swaps ? transpose.dst : copy.dst;
-    bool load = dst->buf->scope == SCOPE_FRAGMENT;
-    const Region *tile = load ? src : dst, *fragment = load ? dst : src;
+    if (!match_copy(stmt, &copy) || stmt->call.is_async) return false;
+    bool load = copy.dst->buf->scope == SCOPE_FRAGMENT;
+    const Region *tile = load ? copy.src : copy.dst, *fragment = load ? copy.dst : copy.src;
     if (tile->buf->scope != SCOPE_SHARED || fragment->buf->scope != SCOPE_FRAGMENT) return false;
     const Layout *layout = fragment->buf->layout;
     int bytes = type_bytes(tile->buf->type);
     if (!holds_matrices(target, fragment->buf, load)) return false;
     if (tile->buf->type == TYPE_BOOL || bytes > MATRIX_WORD || region_rank(tile) != 2) return false;
     if (!region_is_whole(fragment) || fragment->transposed) return false;
-    int last = operand_dim(tile, 1), fast = swaps ? 1 - last : last;
+    int fast = operand_dim(tile, 1);
     bool whole_bytes = load && target_has(target, FEATURE_LDMATRIX_BYTES);
     if (!match_tile(tile, layout, fast, whole_bytes, out)) return false;
-    out->load = load, out->swaps = swaps, out->tile = tile, out->fragment = fragment;
+    out->load = load, out->tile = tile, out->fragment = fragment;
     return true;
 }
 
@@ -170,10 +167,8 @@ void matrix_copy_row(Arena *arena, const Facts *facts, const MatrixCopy *copy, E
         Expr *bit = e_rem(arena, e_over(arena, matrix, 1 << b), 2);
         value = e_add(arena, value, e_times(arena, bit, copy->weight[b]));
     }
-    Expr *in[] = {e_add(arena, warp, thread), value}, *place[LAYOUT_MAX_RANK];
-    layout_forward(arena, facts, copy->fragment->buf->layout, in, place);
-    at[0] = place[copy->swaps ? 1 : 0];
-    at[1] = place[copy->swaps ? 0 : 1];
+    Expr *in[] = {e_add(arena, warp, thread), value};
+    layout_forward(arena, facts, copy->fragment->buf->layout, in, at);
 }
 
 // ---- lowering ----

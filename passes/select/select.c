@@ -603,7 +603,7 @@ static void say_divided(Selector *s, const Stmt *stmt, const Candidate *c) {
 
 // For a copy, or a parallel loop that is a copy; VIA_NONE: neither.
 static Via loop_mechanism(Selector *s, Stmt *stmt, const Facts *facts) {
-    bool is_copy = is_call(stmt, OP_COPY) || is_call(stmt, OP_TRANSPOSE);
+    bool is_copy = is_call(stmt, OP_COPY);
     Candidate c;
     if ((stmt->kind == STMT_CALL && !is_copy) || !candidate_of(s, stmt, &c)) return VIA_NONE;
     say_divided(s, stmt, &c);

@@ -75,6 +75,11 @@ const Stmt *pipelined_loop(const Stmt *grid) {
     return NULL;
 }
 
+bool meets_behind(const Stmt *grid) {
+    const Stmt *loop = pipelined_loop(grid);
+    return loop && !meets_early(grid, loop);
+}
+
 // The loop, if the kernel is one loop of loads and MMAs only; else NULL. (Why: ws_analyze gives the reason that counts.)
 static const Stmt *only_loop(Arena *arena, const Target *target, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);
@@ -84,8 +89,70 @@ static const Stmt *only_loop(Arena *arena, const Target *target, const Func *ker
     return (func_cluster(kernel) == 1 || !meets_early(grid, loop)) && surrounds(arena, grid, loop) ? loop : NULL;
 }
 
-bool only_multiplies(Arena *arena, const Target *target, const Func *kernel) {
-    return only_loop(arena, target, kernel) != NULL;
+// Made of what is loaded. A `var` may be.
+static bool is_loaded(const Expr *expr, const void *kernel) {
+    if (expr->kind == EXPR_LOAD) return true;
+    if (expr->kind != EXPR_VAR) return false;
+    if (expr->var->kind == VAR_MUTABLE) return true;
+    FOR_EACH_STMT (stmt, &((const Func *)kernel)->body)
+        if (stmt->kind == STMT_LET && stmt->let.var == expr->var) return any_expr(stmt->let.value, is_loaded, kernel);
+    return false;
+}
+
+// What may fail for a tile beyond the grid, whose loads give 0; or what others see.
+static bool is_hazard(const Expr *expr, const void *kernel) {
+    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) return true;
+    const Expr *divisor = expr_divisor(expr);
+    if (divisor && !expr_known_at_launch(divisor)) return true;
+    bool element = expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_GLOBAL;   // (tensors have guards)
+    for (int d = 0; element && d < expr->load.count; d++)
+        if (any_expr(expr->load.indices[d], is_loaded, kernel)) return true;
+    return false;
+}
+
+bool may_fail_beyond_grid(const Func *kernel, const Stmt *stmt) {
+    return stmt_any_expr(stmt, is_hazard, kernel);
+}
+
+static bool is_safe_loop(const Func *kernel, const Stmt *loop) {
+    FOR_EACH_STMT_IN (stmt, loop) {
+        int64_t trips;
+        bool ends = stmt->kind == STMT_FOR;
+        for (int i = 0; ends && stmt != loop && i < stmt->loop.count; i++)
+            ends = (trips = iter_count(&stmt->loop.iters[i])) >= 0;
+        bool plain = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN ||
+                     stmt->kind == STMT_IF || stmt->kind == STMT_ASSUME ||
+                     (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_GLOBAL);
+        if (!plain && !ends) return false;
+        for (int d = 0; stmt->kind == STMT_STORE && d < stmt->store.count; d++)
+            if (any_expr(stmt->store.indices[d], is_loaded, kernel)) return false;
+    }
+    return true;
+}
+
+// A statement of a step that computes with what the step loads, for any tile and for one beyond the grid.
+static bool is_of_step(const Func *kernel, const Stmt *stmt) {
+    if (may_fail_beyond_grid(kernel, stmt)) return false;
+    if (is_scalar(stmt) || stmt->kind == STMT_DECL || is_call(stmt, OP_GEMM)) return true;
+    if (is_loop(stmt, LOOP_PARALLEL)) return is_safe_loop(kernel, stmt);
+    CopyOp copy;
+    bool computes = is_call(stmt, OP_FILL) || is_reduction(stmt) || match_copy(stmt, &copy);
+    if (match_copy(stmt, &copy) && copy.dst->buf->scope == SCOPE_GLOBAL) return false;
+    return computes;
+}
+
+bool loads_in_one_loop(const Target *target, const Func *kernel) {
+    const Stmt *grid = func_grid(kernel), *loop = grid ? pipelined_loop(grid) : NULL;
+    if (!loop || loop_stages(loop) < 2 || !loop_is_plain(loop)) return false;
+    FOR_EACH_ITEM (stmt, &loop->loop.body)
+        if (!is_of_step(kernel, stmt) || (is_global_to_shared_copy(stmt) && tma_load_problem(target, stmt)))
+            return false;
+    FOR_EACH_ITEM (stmt, &grid->grid.body) {
+        if (stmt == loop) continue;
+        FOR_EACH_STMT_IN (below, stmt)
+            if (is_global_to_shared_copy(below) || is_pipelined(below)) return false;
+    }
+    return true;
 }
 
 // ---- trips ----

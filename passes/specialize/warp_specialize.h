@@ -49,8 +49,10 @@ int64_t other_products_bytes(Arena *arena, const Target *target, const Func *ker
 bool plan_slots(Arena *arena, const Target *target, Func *kernel, const Specialization *how, const Groups *groups);
 
 bool loads_multicast(const Block *block);   // some load has @multicast
-// The kernel is one loop of loads by TMA and products by wgmma, with nothing else in it.
-bool only_multiplies(Arena *arena, const Target *target, const Func *kernel);
+// All tiles are loaded by TMA, in one loop.
+bool loads_in_one_loop(const Target *target, const Func *kernel);
+// A CTA of a cluster may have a tile beyond the grid, whose loads give 0: an expression of the statement may fail there.
+bool may_fail_beyond_grid(const Func *kernel, const Stmt *stmt);
 // Of a kernel before `plan`. Groups that the source asks for are kept, or are the reason.
 Specialization specialization_of(Arena *arena, const Target *target, const Func *kernel);
 static inline bool is_cooperative_by_loop(const Specialization *how) {

@@ -388,9 +388,9 @@ static bool between_blocks(OpId op) {
 }
 
 static bool is_work(OpId op) {
-    bool moves = op == OP_COPY || op == OP_FILL || op == OP_GEMM || op == OP_TRANSPOSE;
+    bool moves = op == OP_COPY || op == OP_FILL || op == OP_GEMM;
     bool combines = op_is(op, OP_CLASS_REDUCTION) || op_is(op, OP_CLASS_SCAN);
-    return moves || combines || op == OP_ASSERT || op == OP_PRINT || between_blocks(op);
+    return moves || combines || op == OP_ASSERT || op == OP_PRINT || op == OP_CLUSTER_BARRIER || between_blocks(op);
 }
 
 // A product that wgmma cannot compute (16 rows, 8 steps of k, f32) is computed by mma.sync or fma in the role, as other work
@@ -724,7 +724,9 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     *plan = (RolePlan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
-    if (func_cluster(kernel) > 1) return because(plan, plan->grid, "its CTAs form clusters");
+    if (func_cluster(kernel) > 1 && (!meets_behind(plan->grid) || !loads_in_one_loop(target, kernel)))
+        return because(plan, plan->grid,
+                       "its CTAs form clusters, and it is not one loop of loads by TMA and then a meeting");
     find_ranges(plan, &plan->grid->grid.body, false, false);
     const char *problem = loads_ahead_problem(plan);
     if (!problem) problem = plan_problem(plan, kernel);

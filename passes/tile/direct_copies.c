@@ -96,7 +96,10 @@ static bool takes_copy(Arena *arena, const Func *kernel, const Stmt *in, Stmt *o
     bool exact = tile->type == first.src->buf->type || tile->type == second.dst->buf->type;
     if (second.src->buf != tile || !region_is_whole(second.src) || second.src->transposed) return false;
     if (!exact || !is_direct_way(kernel, &first, &second)) return false;
-    call_set_arg(arena, out, 0, arg_region(clone_region(arena, NULL, first.src)));
+    Region *from = clone_region(arena, NULL, first.src), *to = clone_region(arena, NULL, second.dst);
+    place_transposition(from, to);
+    call_set_arg(arena, out, OPERAND_INDEX(COPY, src), arg_region(from));
+    call_set_arg(arena, out, OPERAND_INDEX(COPY, dst), arg_region(to));
     return true;
 }
 

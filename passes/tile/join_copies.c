@@ -65,8 +65,7 @@ static bool has_effect(const Expr *expr, const void *what) {
 
 // The copy may as well come behind the statement.
 static bool lets_pass(Arena *arena, const Stmt *copy, const Stmt *stmt) {
-    bool orders =
-        stmt->kind == STMT_CALL && !is_bare_copy(stmt) && !is_call(stmt, OP_FILL) && !is_call(stmt, OP_TRANSPOSE);
+    bool orders = stmt->kind == STMT_CALL && !is_bare_copy(stmt) && !is_call(stmt, OP_FILL);
     bool calm =
         is_stable_let(stmt) || stmt->kind == STMT_DECL || is_loop(stmt, LOOP_PARALLEL) || stmt->kind == STMT_CALL;
     if (!calm || orders || stmt_any_expr(stmt, has_effect, NULL)) return false;

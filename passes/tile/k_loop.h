@@ -1,4 +1,4 @@
-// The k loop of a product whose steps several CTAs may share.
+// The k loop of a product whose steps several CTAs may share: it loads tiles, computes operands from them, and multiplies.
 #pragma once
 #include "ir/ir.h"
 
@@ -11,4 +11,4 @@ typedef struct KLoop {
 // A statement that each of the CTAs may run: names, declarations.
 bool each_cta_runs(const Stmt *stmt);
 // Why the steps cannot be shared; NULL: they can. What stands behind the loop is not looked at.
-const char *find_k_loop(const Func *kernel, KLoop *out);
+const char *find_k_loop(Arena *arena, const Func *kernel, KLoop *out);

@@ -47,7 +47,7 @@ typedef struct Raising {
 // ---- elements as regions ----
 
 // start + iterator. (Arithmetic of 64 bits, as that of a region.)
-static bool is_offset(const Expr *index, const Var *iterator) {
+bool is_offset(const Expr *index, const Var *iterator) {
     if (expr_is_var(index, iterator)) return true;
     if (index->type != TYPE_I64 || index->kind != EXPR_BINARY) return false;
     const Expr *a = index->binary.a, *b = index->binary.b;
@@ -418,8 +418,23 @@ static bool mark_unaligned(Arena *arena, Func *kernel) {
     return marking.changed;
 }
 
+// Results are stored by TMA where `.T` is said of the tensor.
+static bool transpose_tensors(Arena *arena, Func *kernel) {
+    bool changed = false;
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        if (!is_fragment_to_global_copy(stmt) || !copy_of(stmt).src->transposed) continue;
+        Region *from = clone_region(arena, NULL, copy_of(stmt).src), *to = clone_region(arena, NULL, copy_of(stmt).dst);
+        place_transposition(from, to);
+        call_set_arg(arena, stmt, OPERAND_INDEX(COPY, src), arg_region(from));
+        call_set_arg(arena, stmt, OPERAND_INDEX(COPY, dst), arg_region(to));
+        changed = true;
+    }
+    return changed;
+}
+
 bool raise_copies(Arena *arena, Func *kernel) {
     bool raised = has_free_form(kernel) && raise_all(arena, kernel);
+    raised |= has_free_form(kernel) && transpose_tensors(arena, kernel);
     return mark_unaligned(arena, kernel) || raised;
 }
 

@@ -138,7 +138,8 @@ static bool find_operands(Arena *arena, const Target *target, const Func *kernel
 
 static Via store_way(const Target *target, const Stmt *copy) {
     TmaStore store;
-    return tma_epilogue_problem(target, copy, &store) ? VIA_PLAIN : VIA_VECTOR_STORE;
+    bool staged = !copy_of(copy).dst->transposed && !tma_epilogue_problem(target, copy, &store);
+    return staged ? VIA_VECTOR_STORE : VIA_PLAIN;
 }
 
 RepackStores repack_stores(Arena *arena, const Target *target, const Func *kernel) {

@@ -46,7 +46,8 @@ typedef struct KSlices {
     int loop, store;   // of the grid's body
     int epilogues;     // loops over the elements of acc between them
     Buf *acc;
-    int64_t rows, columns;   // of acc
+    bool transposed;         // of the result, which acc is the transposed of
+    int64_t rows, columns;   // of the result
 } KSlices;
 
 // The iterator of an epilogue that counts the rows of the accumulator, -1: none does.
@@ -132,20 +133,20 @@ static bool store_serves(const Stmt *stmt, const Buf *acc) {
     CopyOp store = copy_of(stmt);
     bool whole = store.src->buf == acc && region_is_whole(store.src) && !store.src->transposed;
     if (!whole || store.dst->buf->scope != SCOPE_GLOBAL || region_rank(store.dst) != 2) return false;
-    int row = store.dst->transposed ? 1 : 0, kept = 0;
+    int rows = store.dst->transposed ? 1 : 0, kept = 0;   // acc's dim that has the result's rows
     for (int d = 0; d < store.dst->count; d++) {
         const RegionDim *dim = &store.dst->dims[d];
-        if (dim->extent && kept++ == row && !expr_is_int(dim->extent, buf_extent(acc, 0))) return false;
+        if (dim->extent && kept++ == 0 && !expr_is_int(dim->extent, buf_extent(acc, rows))) return false;
     }
     return true;
 }
 
 // Outside of the loop: declarations and scalars, the fill before it, epilogues and the store behind it. Why the kernel
 // is not of this form; NULL: it is.
-static const char *find_pieces(const Func *kernel, KSlices *slices) {
+static const char *find_pieces(Arena *arena, const Func *kernel, KSlices *slices) {
     const Stmt *grid = func_grid(kernel);
     KLoop k;
-    const char *why = find_k_loop(kernel, &k);
+    const char *why = find_k_loop(arena, kernel, &k);
     *slices = (KSlices){.loop = k.loop, .store = -1, .acc = k.acc};
     if (why) return why;
     const Block *body = &grid->grid.body;
@@ -161,15 +162,16 @@ static const char *find_pieces(const Func *kernel, KSlices *slices) {
                    "of its result, and a `copy` of it are all that it takes";
         slices->epilogues++;
     }
-    slices->rows = buf_extent(slices->acc, 0);
-    slices->columns = buf_extent(slices->acc, 1);
+    slices->transposed = to->transposed;
+    slices->rows = buf_extent(slices->acc, to->transposed ? 1 : 0);
+    slices->columns = buf_extent(slices->acc, to->transposed ? 0 : 1);
     return NULL;
 }
 
-const char *split_refused(const Target *target, const Func *kernel, int blocks) {
+const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int blocks) {
     KSlices slices;
     if (blocks > target->max_cluster) return "it is more than the CTAs of a cluster";
-    const char *why = find_pieces(kernel, &slices);
+    const char *why = find_pieces(arena, kernel, &slices);
     return why ? why : blocks < 2 || slices.rows < blocks ? "each CTA adds up rows of the tile" : NULL;
 }
 
@@ -179,15 +181,15 @@ static int adders_of(const KSlices *slices, int blocks) {
     return blocks;
 }
 
-int64_t split_registers(const Target *target, const Func *kernel, int blocks) {
+int64_t split_registers(Arena *arena, const Target *target, const Func *kernel, int blocks) {
     KSlices slices;
-    if (find_pieces(kernel, &slices)) return 0;
+    if (find_pieces(arena, kernel, &slices)) return 0;
     return ceil_div(slices.rows / adders_of(&slices, blocks) * slices.columns, target_warpgroup(target));
 }
 
-int64_t split_bytes(const Func *kernel) {
+int64_t split_bytes(Arena *arena, const Func *kernel) {
     KSlices slices;
-    return find_pieces(kernel, &slices) ? 0 : slices.rows * slices.columns * type_bytes(slices.acc->type);
+    return find_pieces(arena, kernel, &slices) ? 0 : slices.rows * slices.columns * type_bytes(slices.acc->type);
 }
 
 // ---- the rewriting ----
@@ -237,13 +239,14 @@ static void push_sums(Split *s, Buf *slice, Buf *sum, Expr *first, Expr *adds, B
     push_when(s, adds, loop, out);
 }
 
-// So many rows of the accumulator's place.
+// So many rows of the result's place.
 static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows) {
     Region *share = clone_region(s->arena, NULL, region);
-    int kept = 0, wanted = region->transposed ? 1 : 0;   // of two
+    int kept = 0;   // of two
+    share->transposed = false;
     for (int d = 0; d < share->count; d++) {
         RegionDim *dim = &share->dims[d];
-        if (!dim->extent || kept++ != wanted) continue;
+        if (!dim->extent || kept++ > 0) continue;
         dim->start = e_add(s->arena, dim->start, first);
         expr_const(rows, &dim->tile);
         dim->extent = rows;
@@ -252,29 +255,35 @@ static Region *share_of(Split *s, const Region *region, Expr *first, Expr *rows)
 }
 
 typedef struct Share {
-    const Buf *sum;
+    const Buf *acc;
     const Var *row;
     Expr *place;   // of the row in the tile
+    Buf *sum;
+    Expr *at[2];   // the element of `sum`
 } Share;
 
-// Rows are counted in the share where `sum` is accessed, and in the tile elsewhere.
+// Rows are counted in the share where the sum is accessed, and in the tile elsewhere.
 static Expr *place_in_tile(Mapper *mapper, Expr *expr) {
     const Share *share = mapper->user;
-    if (expr->kind == EXPR_LOAD && expr->load.buf == share->sum) return expr;
+    if (expr->kind == EXPR_LOAD && expr->load.buf == share->acc) return e_load(mapper->arena, share->sum, 2, share->at);
     return expr_is_var(expr, share->row) ? share->place : NULL;
 }
 
+// Each element is that of the loop's iterators (epilogue_serves).
 static void push_epilogue(Split *s, const Stmt *epilogue, Buf *sum, Expr *first, Expr *adds, Block *out) {
-    Subst *subst = subst_new(s->arena);
-    subst_buf(subst, s->slices.acc, sum);
-    Stmt *loop = clone_stmt(s->arena, subst, epilogue);
-    Iter *rows = &loop->loop.iters[row_iter(loop, sum)];
-    Share share = {sum, rows->var, e_add(s->arena, first, e_var(s->arena, rows->var))};
-    Mapper mapper = {.arena = s->arena, .replace = place_in_tile, .user = &share};
+    Arena *a = s->arena;
+    const Buf *acc = s->slices.acc;
+    Stmt *loop = clone_stmt(a, subst_new(a), epilogue);
+    int row = row_iter(loop, acc);
+    if (s->slices.transposed) row = 1 - row;
+    Iter *rows = &loop->loop.iters[row];
+    Expr *i = e_var(a, rows->var), *j = e_var(a, loop->loop.iters[1 - row].var);
+    Share share = {acc, rows->var, e_add(a, first, i), sum, {i, j}};
+    Mapper mapper = {.arena = a, .replace = place_in_tile, .user = &share};
     rows->end = sum->shape[0];
     FOR_EACH_ITEM (stmt, &loop->loop.body) {
         if (stmt->kind == STMT_LET) stmt->let.value = map_expr(&mapper, stmt->let.value);
-        else stmt->store.value = map_expr(&mapper, stmt->store.value);
+        else *stmt = *s_store(a, sum, 2, share.at, map_expr(&mapper, stmt->store.value));
     }
     push_when(s, adds, loop, out);
 }
@@ -287,7 +296,7 @@ static void push_sums_of(Split *s, const Block *body, Buf *slice, Block *out) {
     int adders = adders_of(&s->slices, s->blocks);
     Expr *rows = e_int(a, s->slices.rows / adders), *first = e_mul(a, e_var(a, s->rank), rows);
     Expr *adds = adders < s->blocks ? e_lt(a, e_var(a, s->rank), e_int(a, adders)) : NULL;
-    Expr *shape[] = {rows, acc->shape[1]};
+    Expr *shape[] = {rows, e_int(a, s->slices.columns)};
     Buf *sum = buf_new(a, "sum", SCOPE_FRAGMENT, acc->type, 2, shape, acc->loc);
     Stmt *share = s_copy(a, region_whole(a, sum), share_of(s, copy_of(store).dst, first, rows), store->loc);
     // (with it, addresses within the slice are seen to be contiguous)
@@ -319,10 +328,13 @@ static void push_shares(Split *s, const Block *body, const TileSplit *split, Blo
     Arena *a = s->arena;
     const Buf *acc = s->slices.acc;
     const Stmt *store = body->items[s->slices.store];
-    Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, acc->shape, acc->loc);
+    Expr *shape[] = {e_int(a, s->slices.rows), e_int(a, s->slices.columns)};
+    Buf *slice = buf_new(a, "slice", SCOPE_SHARED, acc->type, 2, shape, acc->loc);
     attr_set_ints(a, &slice->attrs, ATTR_SCRATCH, 0, NULL);
     block_push(a, out, s_decl(a, slice));
-    block_push(a, out, s_copy(a, copy_of(store).src, region_whole(a, slice), store->loc));
+    Region *partial = region_whole(a, slice);
+    partial->transposed = s->slices.transposed;
+    block_push(a, out, s_copy(a, copy_of(store).src, partial, store->loc));
     block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
     push_choice(s, body, slice, split, 0, out);
 }
@@ -331,7 +343,7 @@ static void push_shares(Split *s, const Block *body, const TileSplit *split, Blo
 static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split) {
     bool chooses = split->more[0] > 0;
     Split s = {.arena = arena, .blocks = split->ctas, .grid = (Stmt *)func_grid(kernel)};
-    EXPECT(arena_failure(arena), !find_pieces(kernel, &s.slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(arena, kernel, &s.slices), "'%s' cannot be split", kernel->name);
     s.count = chooses ? e_cluster_extent(arena, 0) : e_int(arena, split->ctas);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
@@ -352,12 +364,18 @@ static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split) {
     set_claim(arena, s.grid, (TileClaim){0});
 }
 
+Func *split_clone(Arena *arena, const Func *kernel, int ctas) {
+    Func *clone = clone_func(arena, kernel);
+    split_kernel(arena, clone, &(TileSplit){.kind = SPLIT_CLUSTER, .ctas = ctas});
+    return clone;
+}
+
 bool pass_split_k(PassContext *context, Func *kernel) {
     TileSplit split = kernel_split(kernel);
     if (split.kind != SPLIT_CLUSTER) return false;
     set_split(context->arena, kernel, (TileSplit){0});
     int most = split.more[1] ? split.more[1] : split.more[0] ? split.more[0] : split.ctas;
-    const char *why = split_refused(context->target, kernel, most);
+    const char *why = split_refused(context->arena, context->target, kernel, most);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
     else split_kernel(context->arena, kernel, &split);
     return true;
@@ -414,7 +432,7 @@ static Expr *launch_steps(Arena *arena, const Func *kernel, const KSlices *slice
 bool can_split_k_workspace(Arena *arena, const Func *kernel) {
     KSlices slices;
     if (grid_claim(func_grid(kernel)).kind == CLAIM_DYNAMIC) return false;
-    return !find_pieces(kernel, &slices) && !slices.epilogues && func_grid(kernel)->grid.count == 2 &&
+    return !find_pieces(arena, kernel, &slices) && !slices.epilogues && func_grid(kernel)->grid.count == 2 &&
            result_of(kernel, &slices) && !kernel->when && !has_names(kernel) && launch_steps(arena, kernel, &slices);
 }
 
@@ -464,7 +482,7 @@ static const char *free_name(Arena *arena, const Module *module, const char *wan
 static Func *slices_kernel(Arena *arena, const Module *module, const Func *kernel) {
     Func *func = clone_func(arena, kernel);
     Split s = {.arena = arena, .grid = (Stmt *)func_grid(func)};
-    EXPECT(arena_failure(arena), !find_pieces(func, &s.slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(arena, func, &s.slices), "'%s' cannot be split", kernel->name);
     const char *name = arena_printf(arena, "%s__split_k_%lldx%lld", kernel->name, (long long)s.slices.rows,
                                     (long long)s.slices.columns);
     func->name = free_name(arena, module, name);
@@ -580,7 +598,7 @@ static Expr *workspace_slices(Arena *arena, const Target *target, Expr *tiles, E
 SplitKWorkspace split_k_workspace(Arena *arena, const Target *target, const Module *module, const Func *kernel) {
     KSlices slices;
     Func *program = clone_func(arena, kernel);
-    EXPECT(arena_failure(arena), !find_pieces(program, &slices), "'%s' cannot be split", kernel->name);
+    EXPECT(arena_failure(arena), !find_pieces(arena, program, &slices), "'%s' cannot be split", kernel->name);
     SplitKWorkspace workspace = {program, slices_kernel(arena, module, kernel),
                                  sum_kernel(arena, target, module, kernel, &slices)};
     const Stmt *grid = func_grid(program);

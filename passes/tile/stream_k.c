@@ -92,7 +92,7 @@ static const Stmt *use_of_step(Arena *arena, const Block *body, const KLoop *k) 
 
 static const char *find_stream(Arena *arena, const Func *kernel, Stream *s) {
     *s = (Stream){.arena = arena, .grid = (Stmt *)func_grid(kernel)};
-    const char *why = find_k_loop(kernel, &s->k);
+    const char *why = find_k_loop(s->arena, kernel, &s->k);
     s->loc = s->k.loc;
     if (why) return why;
     const Block *body = &s->grid->grid.body;

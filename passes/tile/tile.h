@@ -17,6 +17,7 @@
 //     fuse_loops.c           loops that go on where the one before ends become one
 //     join_products.c        products of neighbouring slices become one; neighbours.c: regions that lie next to each other
 //     pipeline_loops.c       serial loops of loads and products load ahead
+//     stage_vectors.c        vectors that their steps read come with the tiles
 //     merge_fragments.c      fragments that only hand elements on have no registers of their own
 //     stream_k.c             shares the k steps of all tiles among CTAs
 //     split_k.c              ... those of a tile among the CTAs of a cluster; k_loop.c: the loop that both take
@@ -74,6 +75,8 @@ bool fuse_loops(Arena *arena, Func *kernel);
 bool join_products(Arena *arena, Func *kernel);
 bool merge_fragments(Arena *arena, Func *kernel);
 bool pipeline_loops(Arena *arena, const Target *target, Func *kernel);
+bool stage_vectors(Arena *arena, const Target *target, Func *kernel);
+bool is_offset(const Expr *index, const Var *iterator);   // start + iterator, in 64 bits (raise_copies.c)
 void undeclare(Arena *arena, Func *kernel, Buf *buf);   // removes its declaration
 
 // ---- lazy_rescale.c ----
@@ -93,11 +96,12 @@ bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: somethin
 
 // ---- split_k.c ----
 // Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
-const char *split_refused(const Target *target, const Func *kernel, int ctas);
+const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int ctas);
 // Registers of a thread for its share of the sums.
-int64_t split_registers(const Target *target, const Func *kernel, int ctas);
+int64_t split_registers(Arena *arena, const Target *target, const Func *kernel, int ctas);
 // Shared memory that a CTA's part of the tile needs, bytes.
-int64_t split_bytes(const Func *kernel);
+int64_t split_bytes(Arena *arena, const Func *kernel);
+Func *split_clone(Arena *arena, const Func *kernel, int ctas);   // of a kernel that can be split
 
 // The same for as many CTAs as the launch chooses, anywhere on the device, with workspace and in two launches.
 typedef struct SplitKWorkspace {

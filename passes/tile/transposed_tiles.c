@@ -1,7 +1,7 @@
 // Tiles that are transposed as they are loaded are loaded as they lie, if all that reads them are products:
 //
 //     shared As: bf16[128, 64];                              shared As: bf16[64, 128];
-//     transpose(A[k * 64 +: 64, i * 128 +: 128], As);    =>  copy(A[k * 64 +: 64, i * 128 +: 128], As);
+//     copy(A[k * 64 +: 64, i * 128 +: 128].T, As);       =>  copy(A[k * 64 +: 64, i * 128 +: 128], As);
 //     gemm(As, Bs, acc);                                     gemm(As.T, Bs, acc);
 //
 // The instructions of tensor cores read 16-bit operands either way, where TMA and cp.async move only what lies together.
@@ -13,18 +13,9 @@
 #include "passes/tile/tile.h"
 
 static bool is_flipped(const Stmt *stmt, const Buf *tile) {
-    TransposeOp transpose;
-    bool loads;
-    const Region *to;
-    if (match_transpose(stmt, &transpose)) {
-        loads = transpose.src->buf->scope == SCOPE_GLOBAL && !transpose.src->transposed && !transpose.dst->transposed;
-        to = transpose.dst;
-    } else {
-        loads = is_global_to_shared_copy(stmt) && copy_of(stmt).src->transposed != copy_of(stmt).dst->transposed &&
-                !copy_of(stmt).bar;
-        to = loads ? copy_of(stmt).dst : NULL;
-    }
-    return loads && to->buf == tile && !stmt->call.is_async && !stmt->attrs;
+    if (!is_global_to_shared_copy(stmt) || stmt->call.is_async || stmt->attrs) return false;
+    CopyOp copy = copy_of(stmt);
+    return copy.dst->buf == tile && copy.src->transposed != copy.dst->transposed && !copy.bar;
 }
 
 static bool loads_tile(const Expr *expr, const void *tile) {

@@ -162,7 +162,7 @@ typedef struct Plan {
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
-enum { MANIFEST_FORMAT = 8 };
+enum { MANIFEST_FORMAT = 9 };
 extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 

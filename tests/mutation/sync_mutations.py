@@ -71,6 +71,7 @@ A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`)
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
 JOINED = "the commit behind the next store takes it in"
+OWN_REGISTERS = "a peeled step's operand has registers of its own"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
 WHOLE = "the emulator ends a product for the whole warpgroup at once; the ISA promises a warp that waits its own part alone"
@@ -156,7 +157,13 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 9, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
-          ("gemm_w8", "sm_90a", False, 18, "wgmma_wait(1);"): "a peeled step's operand has registers of its own",
+          ("gemm_w8", "sm_90a", False, 18, "wgmma_wait(1);"): OWN_REGISTERS,
+          **{(f"converted {defines}", "sm_90a", False, number, "wgmma_commit();"): JOINS
+             for defines, number in (("X=2 Y=1 BN=128", 14), ("X=2 Y=2 BN=64", 15), ("X=2 Y=2 BN=64", 37))},
+          **{(f"halves BN={bn} BM=32", "sm_90a", False, number, "wgmma_commit();"): JOINS for bn, number in ((64, 13), (64, 27), (128, 13))},
+          ("halves BN=128 BM=32", "sm_90a", False, 18, "wgmma_wait(1);"): OWN_REGISTERS,
+          ("halves BN=128 BM=32", "sm_90a", False, 31,
+           "mbarrier_arrive(As_empty[i64(As_slot + (As_slot <= 0 ? i32(3) : i32(-1)))]);"): "a CTA computes one tile, whose last slots nothing fills again",
           ("gated", "sm_90a", False, 13, "mbarrier_wait(Bs_empty[i64(Bs_slot)], Bs_parity);"): "the last arrivals at Gs come behind those at Bs",
           ("gated", "sm_90a", False, 20, "wgmma_commit();"): JOINS,
           ("products", "sm_90a", False, 13, "bulk_wait(0);"): SINGLE_STORE,
@@ -300,6 +307,13 @@ CASES = [
     Case("gemm_w8", ["BM=16", "BN=64", "BK=128", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_w8 (M = 16, N = {n}, K = {k}) tolerance 2e-2;"
         for n, k in ((64, 128), (832, 128), (832, 256), (832, 896), (829, 128), (829, 256), (829, 896))]),
+    *(Case("converted", [f"X={x}", f"Y={y}", f"BN={bn}"], [
+        f"test converted (M = {m}, N = {n}, K = {k}, G = {-(-k // 128)}) tolerance 3e-2;" for m, n, k in shapes],
+           target="sm_90a", source="programs/converted_operands.tile", kernel="converted")
+      for x, y, bn, shapes in ((2, 1, 128, ((64, 256, 64), (640, 512, 448))), (2, 2, 64, ((128, 128, 64), (640, 256, 448))))),
+    *(Case("halves", [f"BN={bn}", "BM=32"], [f"test halves (M = 32, N = {n}, K = {k}, G = {-(-k // 128)}) tolerance 3e-2;" for n, k in shapes],
+           target="sm_90a", source="programs/converted_operands.tile", kernel="halves")
+      for bn, shapes in ((64, ((64, 64), (128, 896))), (128, ((128, 64), (256, 896))))),
     Case("gemm_fp8_blocks", ["BM=128", "BN=64", "STAGES=3"], target="sm_90a", tests=[
         f"test gemm_fp8_blocks (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((128, 128), (1664, 256), (1664, 896))]),
     Case("attention_fp8", ["D=64", "BM=128", "BN=64"], [
@@ -726,6 +740,13 @@ def keys_of(title, target, text, match, position):
     return [(name, target, title.endswith("fallback)"), position, match.group(0)) for name in names]
 
 
+def tells_no_other(kernel, statement):
+    """An arrival at the loading CTA along a name of the grid along which the first of the kernel's clusters, which runs, has one CTA."""
+    first = re.search(r"@cluster\((\d+), (\d+)\)", kernel)
+    return bool(first) and ((first[2] == "1" and "place_1 * cluster_extent(0)" in statement) or
+                            (first[1] == "1" and statement.endswith("cluster_rank() - place);")))
+
+
 def excuse_of(title, target, text, match, position):
     """Why a deletion may not be noticed: a proof; NOT_SHOWN; True for a kind of statement; else nothing."""
     between = match.group(0) == "wgmma_fence();" and BETWEEN.search(text, 0, match.start())
@@ -736,7 +757,8 @@ def excuse_of(title, target, text, match, position):
     # Threads of the CTA and, behind a cluster barrier, of its peers see an mbarrier without the fence.
     fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
     proof = next((PROOFS[key] for key in keys if key in PROOFS), None)
-    return proof or (NOT_SHOWN if NOT_SHOWN.intersection(keys) else bool(between or empty or fenced or arrives_alone(text, match)))
+    kinds = between or empty or fenced or arrives_alone(text, match) or tells_no_other(kernel, match.group(0))
+    return proof or (NOT_SHOWN if NOT_SHOWN.intersection(keys) else bool(kinds))
 
 
 def case_name(number):

@@ -16,7 +16,7 @@ static const Func *kernel_named(Module *module, const char *name) {
 // ---- ping-pong ----
 
 #define PRODUCT(NAME, DECLS, LOADS, STORE)                                                                             \
-    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M]) {\n"                          \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M], W: out f32[M, N]) {\n"        \
     "    grid (i in ceildiv(M, 64), j in ceildiv(N, 64)) threads 128 {\n"                                              \
     "        shared As: bf16[64, 64], Bs: bf16[64, 64];\n"                                                             \
     "        fragment acc: f32[64, 64]" DECLS ";\n"                                                                    \
@@ -44,19 +44,22 @@ static const Func *kernel_named(Module *module, const char *name) {
     "}\n"
 #define DIRECT "copy(acc, C[i * 64, j * 64])"
 
-// Threads scatter a transposed result to memory; TMA stores the other.
-static void transposed_results_are_scattered(void **state) {
+// Threads scatter a result of 32 bits to memory; TMA stores the other, transposed or not.
+static void results_of_32_bits_are_scattered(void **state) {
     Failure failure;
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
     const Target *target = target_named("sm_90a");
     Module *module =
         module_of(*state, &failure,
-                  PRODUCT("plain", "", "", DIRECT) PRODUCT("swapped", "", "", "transpose(acc, D[j * 64, i * 64])"));
+                  PRODUCT("plain", "", "", DIRECT) PRODUCT("swapped", "", "", "transpose(acc, D[j * 64, i * 64])")
+                      PRODUCT("wide", "", "", "copy(acc, W[i * 64, j * 64])"));
     PingpongCost plain = cost_pingpong(*state, target, kernel_named(module, "plain"), 1),
-                 swapped = cost_pingpong(*state, target, kernel_named(module, "swapped"), 1);
+                 swapped = cost_pingpong(*state, target, kernel_named(module, "swapped"), 1),
+                 wide = cost_pingpong(*state, target, kernel_named(module, "wide"), 1);
     assert_int_equal(plain.tail, 64 * target->wgmma.tail_clocks);
-    assert_int_equal(swapped.tail - plain.tail, 64 * target->wgmma.scattered_clocks);
-    assert_int_equal(swapped.step, plain.step);
+    assert_int_equal(swapped.tail, plain.tail);
+    assert_int_equal(wide.tail - plain.tail, 64 * target->wgmma.scattered_clocks);
+    assert_int_equal(wide.step, plain.step);
 }
 
 // Two tiles write each sector that their rows share; 40 columns of 2 bytes end within one.
@@ -408,7 +411,7 @@ static void any_numbers_have_clocks(void **state) {
 // ---- tiles ----
 
 #define TILE(NAME, LOADS, PRODUCTS, STORE)                                                                             \
-    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M]) {\n"                          \
+    "kernel " NAME "(A: bf16[M, K], B: bf16[N, K], C: out bf16[M, N], D: out bf16[N, M], W: out f32[M, N]) {\n"        \
     "    grid (i in ceildiv(M, 128), j in ceildiv(N, 64)) threads 128 {\n"                                             \
     "        shared As: bf16[128, 64], Bs: bf16[64, 64], A2: bf16[128, 64], B2: bf16[64, 64];\n"                       \
     "        fragment acc: f32[128, 64];\n"                                                                            \
@@ -491,7 +494,7 @@ static void steps_are_those_of_the_longest_tile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(transposed_results_are_scattered),
+        IN_ARENA(results_of_32_bits_are_scattered),
         IN_ARENA(rows_end_within_sectors),
         IN_ARENA(transposed_rows_end_with_sectors),
         IN_ARENA(gathered_rows_have_no_traffic),
