@@ -107,7 +107,8 @@ WEIGHTS = [(16, 64, 128, 4, 4), (16, 128, 128, 4, 4), (64, 64, 128, 4, 4), (64, 
 
 
 ROWS = (1, 16, 64, 128, 256, 512, 1024, 2048, 4096)
-DENSE = [(m, 8192, 8192) for m in ROWS] + [(m, n, k) for n, k in ((14336, 4096), (5120, 5120)) for m in (16, 256, 2048)]
+DENSE = [(m, 8192, 8192) for m in ROWS] + [(m, n, k) for n, k in ((14336, 4096), (4096, 14336), (4096, 4096), (5120, 5120))
+                                           for m in (16, 64, 256, 2048)]
 
 
 # Output, result, arguments of the kernel, the weights as 16-bit floats.
