@@ -76,8 +76,12 @@ bool is_zero_fill(const Stmt *stmt) {
     return match_fill(stmt, &fill) && region_is_whole(fill.dst) && expr_is_zero(fill.value);
 }
 
-bool is_computed(const Expr *expr, const void *what) {
+bool has_effect(const Expr *expr, const void *what) {
     (void)what;
-    if (expr->kind == EXPR_CALL) return !op_is_pure(expr->call.op);
+    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+}
+
+bool is_computed(const Expr *expr, const void *what) {
+    if (has_effect(expr, what)) return true;
     return expr->kind == EXPR_LOAD && !buf_is_constant(expr->load.buf);
 }

@@ -73,6 +73,8 @@ static inline bool is_memory(const Buf *buf) {   // not registers
     return buf->scope == SCOPE_GLOBAL || buf->scope == SCOPE_SHARED;
 }
 
+// For any_expr: the call of an operation with an effect.
+bool has_effect(const Expr *expr, const void *what);
 // For any_expr: an effect, or memory that the kernel or another CTA may write in the meantime.
 bool is_computed(const Expr *expr, const void *what);
 

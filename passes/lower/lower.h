@@ -84,9 +84,9 @@ typedef struct MatrixRest {
 } MatrixRest;
 typedef struct MatrixCopy {
     bool load, trans;
-    bool bytes;                // ldmatrix_bytes, each of whose matrices counts as two, of 8 rows
-    bool in_memory;            // rows lie along the bits of the tile's layout, in whichever dims
-    int word, matrices;        // elements of a word; matrices of an instruction: 1, 2, 4
+    bool bytes;           // ldmatrix_bytes, each of whose matrices counts as two, of 8 rows
+    bool in_memory;       // rows lie along the bits of the tile's layout, in whichever dims
+    int word, matrices;   // elements of a word; matrices of an instruction: 1, 2, 4
     int rest;
     int64_t within[2], weight[2];   // what a bit of the element, of the matrix adds to the value number
     MatrixRest rests[LAYOUT_MAX_MODES];

@@ -101,7 +101,7 @@ static bool is_loaded(const Expr *expr, const void *kernel) {
 
 // What may fail for a tile beyond the grid, whose loads give 0; or what others see.
 static bool is_hazard(const Expr *expr, const void *kernel) {
-    if (expr->kind == EXPR_CALL && !op_is_pure(expr->call.op)) return true;
+    if (has_effect(expr, NULL)) return true;
     const Expr *divisor = expr_divisor(expr);
     if (divisor && !expr_known_at_launch(divisor)) return true;
     bool element = expr->kind == EXPR_LOAD && expr->load.buf->scope != SCOPE_GLOBAL;   // (tensors have guards)
@@ -114,31 +114,36 @@ bool may_fail_beyond_grid(const Func *kernel, const Stmt *stmt) {
     return stmt_any_expr(stmt, is_hazard, kernel);
 }
 
+static bool has_constant_trips(const Stmt *loop) {
+    for (int i = 0; i < loop->loop.count; i++)
+        if (iter_count(&loop->loop.iters[i]) < 0) return false;
+    return true;
+}
+
+// A statement of a `parallel` loop that only computes, and ends for any values.
+static bool is_safe(const Func *kernel, const Stmt *stmt) {
+    if (stmt->kind == STMT_FOR) return has_constant_trips(stmt);
+    if (stmt->kind != STMT_STORE)
+        return is_scalar(stmt) || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN || stmt->kind == STMT_IF;
+    for (int d = 0; d < stmt->store.count; d++)
+        if (any_expr(stmt->store.indices[d], is_loaded, kernel)) return false;
+    return stmt->store.buf->scope != SCOPE_GLOBAL;
+}
+
 static bool is_safe_loop(const Func *kernel, const Stmt *loop) {
-    FOR_EACH_STMT_IN (stmt, loop) {
-        int64_t trips;
-        bool ends = stmt->kind == STMT_FOR;
-        for (int i = 0; ends && stmt != loop && i < stmt->loop.count; i++)
-            ends = (trips = iter_count(&stmt->loop.iters[i])) >= 0;
-        bool plain = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN ||
-                     stmt->kind == STMT_IF || stmt->kind == STMT_ASSUME ||
-                     (stmt->kind == STMT_STORE && stmt->store.buf->scope != SCOPE_GLOBAL);
-        if (!plain && !ends) return false;
-        for (int d = 0; stmt->kind == STMT_STORE && d < stmt->store.count; d++)
-            if (any_expr(stmt->store.indices[d], is_loaded, kernel)) return false;
-    }
+    FOR_EACH_STMT (stmt, &loop->loop.body)
+        if (!is_safe(kernel, stmt)) return false;
     return true;
 }
 
 // A statement of a step that computes with what the step loads, for any tile and for one beyond the grid.
 static bool is_of_step(const Func *kernel, const Stmt *stmt) {
     if (may_fail_beyond_grid(kernel, stmt)) return false;
-    if (is_scalar(stmt) || stmt->kind == STMT_DECL || is_call(stmt, OP_GEMM)) return true;
     if (is_loop(stmt, LOOP_PARALLEL)) return is_safe_loop(kernel, stmt);
     CopyOp copy;
-    bool computes = is_call(stmt, OP_FILL) || is_reduction(stmt) || match_copy(stmt, &copy);
-    if (match_copy(stmt, &copy) && copy.dst->buf->scope == SCOPE_GLOBAL) return false;
-    return computes;
+    if (match_copy(stmt, &copy)) return copy.dst->buf->scope != SCOPE_GLOBAL;
+    return is_scalar(stmt) || stmt->kind == STMT_DECL || is_call(stmt, OP_GEMM) || is_call(stmt, OP_FILL) ||
+           is_reduction(stmt);
 }
 
 bool loads_in_one_loop(const Target *target, const Func *kernel) {

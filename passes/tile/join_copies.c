@@ -58,11 +58,6 @@ static Stmt *joined(const Joining *join, const Stmt *first, const Stmt *second) 
                   region_widened(arena, join->names, a.dst, along, extent), first->loc);
 }
 
-static bool has_effect(const Expr *expr, const void *what) {
-    (void)what;
-    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
-}
-
 // The copy may as well come behind the statement.
 static bool lets_pass(Arena *arena, const Stmt *copy, const Stmt *stmt) {
     bool orders = stmt->kind == STMT_CALL && !is_bare_copy(stmt) && !is_call(stmt, OP_FILL);

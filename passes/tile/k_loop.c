@@ -22,11 +22,6 @@ static bool fills_tile(const Stmt *stmt) {
     return copy.dst->buf->scope == SCOPE_SHARED && copy.src->buf->scope == SCOPE_GLOBAL;
 }
 
-static bool has_effect(const Expr *expr, const void *unused) {
-    (void)unused;
-    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
-}
-
 typedef struct Steps {
     Arena *arena;
     const Block *body;   // of the grid

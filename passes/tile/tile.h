@@ -77,7 +77,7 @@ bool merge_fragments(Arena *arena, Func *kernel);
 bool pipeline_loops(Arena *arena, const Target *target, Func *kernel);
 bool stage_vectors(Arena *arena, const Target *target, Func *kernel);
 bool is_offset(const Expr *index, const Var *iterator);   // start + iterator, in 64 bits (raise_copies.c)
-void undeclare(Arena *arena, Func *kernel, Buf *buf);   // removes its declaration
+void undeclare(Arena *arena, Func *kernel, Buf *buf);     // removes its declaration
 
 // ---- lazy_rescale.c ----
 // The loop, of the block, multiplies an accumulator by a factor that is nearly always 1, and warps skip it then: a row's maximum
