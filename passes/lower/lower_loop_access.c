@@ -296,12 +296,12 @@ void load_indices(Version *version, int64_t unrolled, Block *out) {
     if (map_count(version->indices) == 0) return;
     int mark = facts_mark(version->lower->facts);
     Block *body = group_loop(version, LOOP_UNROLL, "q", unrolled, &number, out);
-    bind_index(version, body);
+    Expr *inside = bind_index(version, body), *none = e_zero(arena, TYPE_I64);
     for (int d = 0; d < load->count; d++) {
         Buf *read = map_get(version->indices, load->indices[d]);
         if (!read) continue;
         Expr *index = e_cast(arena, TYPE_I64, own_index(version, load, d));
-        block_store1(arena, body, read, number, index);
+        block_store1(arena, body, read, number, inside ? e_select(arena, inside, index, none) : index);
     }
     facts_release(version->lower->facts, mark);
     version->group = outer;

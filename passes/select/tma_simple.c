@@ -18,8 +18,10 @@
 //     loops without MMAs, straight-line code          0.71 to 0.97
 #include "passes/select/tma_simple.h"
 #include "ir/channels.h"
+#include "ir/rewrite.h"
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
+#include "passes/cost/occupancy.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
@@ -156,6 +158,16 @@ static const char *loop_problem(Arena *arena, const KernelUses *uses, const Stmt
     return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
 
+// The slots of the loop's tiles leave space for an mbarrier each.
+static bool has_space(Arena *arena, const Target *target, const Func *kernel, const Stmt *loop) {
+    Occupancy estimate = occupancy_estimate(arena, kernel, target);
+    int64_t bytes = 0;
+    VEC_EACH (const OccupancyBuffer, b, &estimate.buffers)
+        if (b->stages > 1 && block_uses_buf(&loop->loop.body, b->buf))
+            bytes += b->bytes + b->stages * type_bytes(TYPE_MBARRIER);
+    return bytes <= target->shared_block;
+}
+
 // (Of a tile whose layout the source says, it has decided.)
 static const char *tile_problem(const TileUses *uses, const Buf *tile) {
     if (tile && tile->layout) return NULL;
@@ -282,6 +294,8 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const KernelU
     why = away ? store_problem(arena, uses, copy) : load_problem(copy, &other);
     if (!why && is_moved_by_bulk(uses->kernel, tile))
         why = "bulk copies move its tile too: use one mechanism for a tile";
+    if (!why && loop && !has_space(arena, target, uses->kernel, loop))
+        why = "its mbarriers need shared memory that the slots of the tiles take: use fewer stages";
     return why ? why : tile_problem(&other, tile);
 }
 
