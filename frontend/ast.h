@@ -18,9 +18,9 @@ typedef enum {
     N_CONST,       // name                   [value]; also a statement
     N_REFERENCE,   // name                [block]
     N_TEST,        // name                   [list of N_NAMED, block?, tolerance]
-    N_CPARAM,      // name                   [N_NAME after the colon?]
-    N_PARAM,       // name        AstMode    [N_NAME of the type, dims?, strides?, list of N_ITER?, list of indices?]
-    N_ATTR,        // name                   arguments
+    N_CPARAM,   // name                   [N_NAME after the colon?, list of N_NAME: types, the first is the usual one?]
+    N_PARAM,    // name        AstMode    [N_NAME of the type, dims?, strides?, list of N_ITER?, list of indices?]
+    N_ATTR,     // name                   arguments
     // statements
     N_BLOCK,     //                        statements
     N_TUNE,      //                        N_TUNABLE...

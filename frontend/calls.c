@@ -360,6 +360,19 @@ static SemaValue bitcast(Sema *s, const Node *call) {
     return value_expr(s, made, call->span);
 }
 
+// bits(T): of an element, as a literal.
+static SemaValue bits_of_type(Sema *s, const Node *call) {
+    bool named = call->count == 1 && call->kids[0]->kind == N_NAME;
+    Type type = named ? find_type(s, call->kids[0]) : TYPE_NONE;
+    if (named && type == TYPE_NONE) return value_poison(call->span);
+    if (!named || type_kind(type) == KIND_OPAQUE) {
+        Diag *d = diag(s->sink, call->span, T_ARGUMENTS, "bits");
+        diag_note(d, "it is bits(T), of a type of numbers");
+        return value_poison(call->span);
+    }
+    return value_int(type_bits(type), call->span);
+}
+
 static SemaValue op_call(Sema *s, const OpInfo *info, const Node *call) {
     if (info->result == RESULT_NONE) {
         diag(s->sink, call->span, T_NO_VALUE, call->text);
@@ -395,6 +408,7 @@ SemaValue call_expression(Sema *s, const Node *call) {
         return value_poison(call->span);
     }
     if (strcmp(call->text, "bitcast") == 0) return bitcast(s, call);
+    if (strcmp(call->text, "bits") == 0) return bits_of_type(s, call);
     Type type = type_by_name(s, call->text);
     if (type != TYPE_NONE) return conversion(s, type, call);
     OpId op = op_named(call->text);
@@ -455,7 +469,8 @@ void call_statement(Sema *s, const Node *call, bool is_async) {
         diag(s->sink, call->span, T_NOT_ASYNC, call->text);
     } else if (inlined && inlined->kind == N_MACRO) {
         inline_macro(s, inlined, call);
-    } else if (inlined || type_by_name(s, call->text) != TYPE_NONE || strcmp(call->text, "bitcast") == 0) {
+    } else if (inlined || type_by_name(s, call->text) != TYPE_NONE || strcmp(call->text, "bitcast") == 0 ||
+               strcmp(call->text, "bits") == 0) {
         diag(s->sink, call->span, T_NO_EFFECT, call->text);
     } else if (op != OP_COUNT) {
         op_statement(s, op_info(op), call, is_async);

@@ -77,6 +77,8 @@ typedef struct Tunable {
     const int64_t *values;
 } Tunable;
 int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
+// The types that -D gives a kernel's compile-time names, in their order, but for usual ones: "E=f16"; "": none.
+const char *syntax_types_given(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel);
 
 // What the file declares, as written, in JSON: consts, and kernels and programs with their compile-time names, tunables and
 // parameters. docs/reference/launch-plan.md has the format.

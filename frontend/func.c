@@ -293,7 +293,10 @@ static bool calls(const Node *node, const char *name) {
 // variant of one.
 static bool only_called(Sema *s, const Node *node) {
     bool open = false, called = false, kernel = false;
-    for (int i = 0; i < node->kids[0]->count; i++) open |= !define_of_own(s, node->text, node->kids[0]->kids[i]->text);
+    for (int i = 0; i < node->kids[0]->count; i++) {
+        const Node *cparam = node->kids[0]->kids[i];
+        open |= !define_of_own(s, node->text, cparam->text) && usual_type(s, node, cparam) == TYPE_NONE;
+    }
     if (!open) return false;
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *other = s->syntax->items.items[i].node;

@@ -87,7 +87,7 @@ static void lang_error(YYLTYPE *span, Parse *p, void *scanner, const char *text)
 %type <text> name
 %type <node> items item body_item when cost cparams cnames cname attrs attrs1 attr params params1 param param_dims dims strides index_map exprs
 %type <node> coordinates coordinate binds binds1 bind block stmts stmt bare_stmt ropts litems litem tunes tune gopts decls decl lay iters iter
-%type <node> place call idxs idx args args1 arg expr type const body
+%type <node> place call idxs idx args args1 arg expr type types const body
 %type <node> tiles channel_options
 %type <op> mode loop scope
 
@@ -132,6 +132,10 @@ cnames: cname                         { $$ = parse_push(p, LIST(@$), $1); }
  ;
 cname: name                           { $$ = NODE(N_CPARAM, @1, $1, 0, 1, NULL); }
  | name ':' type                      { $$ = NODE(N_CPARAM, @1, $1, 0, 1, $3); }
+ | name ':' type IN '{' types '}'     { $$ = NODE(N_CPARAM, @1, $1, 0, 2, $3, $6); }
+ ;
+types: type                           { $$ = parse_push(p, LIST(@$), $1); }
+ | types ',' type                     { $$ = parse_push(p, $1, $3); }
  ;
 type: ID                              { $$ = NODE(N_NAME, @1, $1, 0, 0); }
  | CHANNEL                            { $$ = NODE(N_NAME, @1, $1, 0, 0); }

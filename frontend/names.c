@@ -111,6 +111,7 @@ void declare_file(Sema *s) {
         if (node->kind == N_CONST) declare(s, SYMBOL_CONST, node->text, node->span)->node = node;
     }
     s->defines = strmap_new(s->arena);
+    s->wrong_defines = strmap_new(s->arena);
     for (int i = 0; i < s->options->define_count; i++)
         strmap_put(s->defines, s->options->defines[i].name, (void *)&s->options->defines[i]);
 }

@@ -175,6 +175,7 @@ typedef struct Sema {
 
     NameScope *file, *scope;
     StrMap *defines;          // name -> Define
+    StrMap *wrong_defines;    // those that were reported
     ChoiceVec choices;        // of the variant being made
     const int *picks;         // which candidate each tunable of the kernel takes, in order of the text
     int picked, pick_count;   // tunables seen so far, and all
@@ -441,6 +442,11 @@ bool types_differ(int count, const ChoiceVec *combinations);
 const char *mangled(Sema *s, const char *name, const ChoiceVec *choices, bool types_only);
 Choice *choice_named(ChoiceVec *choices, const char *name);
 bool is_type_param(const Node *cparam);
+// Of a compile-time name of a kernel, program, or variants of one:
+Type usual_type(Sema *s, const Node *func,
+                const Node *cparam);   // the first of `E: type in {..}`; TYPE_NONE: it lists none
+bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type);   // any, or one that it lists
+const char *wanted_value(Sema *s, const Node *func, const Node *cparam);     // "a number", "a type", "one of bf16, f16"
 bool values_equal(SemaValue a, SemaValue b);
 const char *constant_text(Arena *arena, SemaValue value);
 

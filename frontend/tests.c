@@ -190,6 +190,17 @@ static bool default_holds(Sema *s, const Node *test, const char *name) {
     return !is_poison(usual) && values_equal(usual, current_value(s, name, &type));
 }
 
+// A type that the test does not bind is the usual one, or what -D says.
+static bool usual_holds(Sema *s, const Node *test, const Node *target, const Choice *choice) {
+    if (choice->type == TYPE_NONE || binding(test, choice->name) || define_of_own(s, target->text, choice->name))
+        return true;
+    const Node *cparams = target->kids[0];
+    for (int i = 0; i < cparams->count; i++)
+        if (strcmp(cparams->kids[i]->text, choice->name) == 0)
+            return usual_type(s, target, cparams->kids[i]) == choice->type;
+    return true;
+}
+
 static int choice_index(Sema *s, const Node *test);
 
 static bool belongs(Sema *s, const Node *test, const Node *target, const Made *made) {
@@ -201,6 +212,8 @@ static bool belongs(Sema *s, const Node *test, const Node *target, const Made *m
         bool decides = chosen ? kind == BIND_TYPE : used_up(kind);
         if (decides && !binding_holds(s, target, made, list->kids[i])) return false;
     }
+    for (int i = 0; i < made->choices.count; i++)
+        if (!usual_holds(s, test, target, &made->choices.items[i])) return false;
     for (int i = 0; i < s->options->define_count && !chosen; i++)
         if (!default_holds(s, test, s->options->defines[i].name)) return false;
     return true;

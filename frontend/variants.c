@@ -8,6 +8,39 @@ bool is_type_param(const Node *cparam) {
     return cparam->kids[0] != NULL;   // `E: type`
 }
 
+// `E: type in {bf16, f16}`, at the kernel or at another of its variants; NULL: any type.
+static const Node *listed_types(Sema *s, const Node *func, const Node *cparam) {
+    const Node *own = ast_kid(cparam, 1);
+    for (int i = 0; i < s->syntax->items.count && !own; i++) {
+        const Node *other = s->syntax->items.items[i].node;
+        if (other->kind != func->kind || strcmp(other->text, func->text) != 0) continue;
+        for (int k = 0; k < other->kids[0]->count; k++)
+            if (strcmp(other->kids[0]->kids[k]->text, cparam->text) == 0) own = ast_kid(other->kids[0]->kids[k], 1);
+    }
+    return own;
+}
+
+Type usual_type(Sema *s, const Node *func, const Node *cparam) {
+    const Node *types = listed_types(s, func, cparam);
+    return types ? find_type(s, types->kids[0]) : TYPE_NONE;
+}
+
+const char *wanted_value(Sema *s, const Node *func, const Node *cparam) {
+    const Node *types = listed_types(s, func, cparam);
+    StrBuf text;
+    if (!types) return is_type_param(cparam) ? "a type" : "a number";
+    sb_init(&text, s->arena);
+    for (int i = 0; i < types->count; i++) sb_printf(&text, "%s%s", i ? ", " : "one of ", types->kids[i]->text);
+    return sb_text(&text);
+}
+
+bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type) {
+    const Node *types = listed_types(s, func, cparam);
+    bool takes = !types;
+    for (int i = 0; types && i < types->count; i++) takes |= find_type(s, types->kids[i]) == type;
+    return takes && is_type_param(cparam) && type != TYPE_NONE;
+}
+
 bool values_equal(SemaValue a, SemaValue b) {
     if (a.kind != b.kind) {
         bool numbers = is_untyped(a) && is_untyped(b);
@@ -50,22 +83,24 @@ const char *constant_text(Arena *arena, SemaValue value) {
 // ---- one value ----
 
 // A define's value, or a test's or a call's expression, for a compile-time name. False after a report.
-static bool choose(Sema *s, const Node *cparam, const Node *node, Choice *out) {
+static bool choose(Sema *s, const Node *func, const Node *cparam, const Node *node, Choice *out) {
     if (is_type_param(cparam)) {
         if (node->kind == N_NAME) out->type = type_by_name(s, node->text);
-        if (out->type == TYPE_NONE) diag(s->sink, node->span, T_TYPE_WANTED, cparam->text);
-        return out->type != TYPE_NONE;
+        bool takes = takes_type(s, func, cparam, out->type);
+        if (!takes) diag(s->sink, node->span, T_TYPE_WANTED, cparam->text, wanted_value(s, func, cparam));
+        return takes;
     }
     out->value = constant(s, node, "a compile-time value");
     return !is_poison(out->value);
 }
 
-static bool choose_defined(Sema *s, const Node *cparam, const Define *define, Choice *out) {
+static bool choose_defined(Sema *s, const Node *func, const Node *cparam, const Define *define, Choice *out) {
     out->value = define_value(s, define, cparam->span, &out->type);
-    bool fine = is_type_param(cparam) == (out->type != TYPE_NONE);
-    if (!fine)
-        diag(s->sink, cparam->span, T_DEFINE_VALUE, define->name, define->value,
-             is_type_param(cparam) ? "a type" : "a number");
+    bool fine = is_type_param(cparam) ? takes_type(s, func, cparam, out->type) : out->type == TYPE_NONE;
+    if (!fine && !strmap_has(s->wrong_defines, define->name)) {
+        diag(s->sink, cparam->span, T_DEFINE_VALUE, define->name, define->value, wanted_value(s, func, cparam));
+        strmap_put(s->wrong_defines, define->name, s);
+    }
     return fine && (out->type != TYPE_NONE || !is_poison(out->value));
 }
 
@@ -88,15 +123,16 @@ static void add_combination(Sema *s, Combinations *all, const ChoiceVec *one) {
 // The values that one test (NULL: none) gives; false when one is missing.
 static bool combination(Sema *s, const Node *func, const Node *test, ChoiceVec *out, const Node **missing) {
     const Node *cparams = func->kids[0];
+    *missing = NULL;
     for (int i = 0; i < cparams->count; i++) {
         const Node *cparam = cparams->kids[i];
         Choice choice = {.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
         const Define *define = define_of_own(s, func->text, cparam->text);
         const Node *bound = test ? binding_of(test, cparam->text) : NULL;
-        *missing = cparam;
-        if (!define && !bound) return false;
-        *missing = NULL;
-        if (!(define ? choose_defined(s, cparam, define, &choice) : choose(s, cparam, bound, &choice))) return false;
+        if (define && !choose_defined(s, func, cparam, define, &choice)) return false;
+        if (!define && bound && !choose(s, func, cparam, bound, &choice)) return false;
+        if (!define && !bound) choice.type = usual_type(s, func, cparam);
+        if (!define && !bound && choice.type == TYPE_NONE) return *missing = cparam, false;
         vec_push(s->arena, out, choice);
     }
     return true;
@@ -142,6 +178,25 @@ int combinations(Sema *s, const Node *node, const ChoiceVec **out) {
     s->scope = scope;
     *out = all.items;
     return diag_errors(s->sink) > before ? 0 : all.count;
+}
+
+// A value that is wrong is reported where the kernel is made.
+const char *syntax_types_given(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel) {
+    ElaborateOptions options = {.define_count = count, .defines = defines};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &options);
+    int at = item_named(syntax, kernel), diags = diag_count(syntax->sink);
+    const Node *func = at < 0 ? NULL : syntax->items.items[at].node;
+    StrBuf text;
+    sb_init(&text, arena);
+    for (int i = 0; func && i < func->kids[0]->count; i++) {
+        const Node *cparam = func->kids[0]->kids[i];
+        const Define *define = is_type_param(cparam) ? define_of_own(s, kernel, cparam->text) : NULL;
+        Type type = define ? type_named(define->value) : TYPE_NONE;
+        if (type == TYPE_NONE || type == usual_type(s, func, cparam)) continue;
+        sb_printf(&text, "%s%s=%s", text.length ? "," : "", cparam->text, type_text(type));
+    }
+    diag_truncate(syntax->sink, diags);
+    return sb_text(&text);
 }
 
 bool types_differ(int count, const ChoiceVec *all) {

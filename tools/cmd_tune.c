@@ -180,6 +180,7 @@ static bool is_measured(const Tuning *t, const Results *best, const RecordEntry 
 static bool is_replaced(const Tuning *t, const Results *best, const RecordEntry *old) {
     const RecordEntry *now = &t->job.entry;
     if (strcmp(old->kernel, now->kernel) != 0 || strcmp(old->target, now->target) != 0) return false;
+    if (!signatures_have_same_types(old->text, now->text)) return false;
     if (strcmp(old->text, now->text) != 0) return true;
     return strcmp(old->problem, now->problem) == 0 && (t->shard.count == 1 || is_measured(t, best, old));
 }

@@ -76,13 +76,29 @@ typedef struct Run {
     bool complete;         // every choice so far
 } Run;
 
+// What follows `gemm.` of `gemm.E`, which is that kernel's alone; NULL: the define is not, or another's.
+static const char *own_name(const Test *test, const Define *define) {
+    size_t length = strlen(test->name);
+    bool own = strncmp(define->name, test->name, length) == 0 && define->name[length] == '.';
+    return own ? define->name + length + 1 : NULL;
+}
+
+static bool is_overridden(const TestChoice *choice, const Test *test, const char *name) {
+    for (int i = 0; i < choice->define_count; i++) {
+        const char *own = own_name(test, &choice->defines[i]);
+        if (own && strcmp(own, name) == 0) return true;
+    }
+    return false;
+}
+
 static void print_label(const Run *run, const Test *test, StrBuf *out) {
     test_print_label(test, out);
     int shown = test->bindings.count;
     for (int i = 0; i < run->choice->define_count; i++) {
         const Define *define = &run->choice->defines[i];
-        const char *dot = strchr(define->name, '.');   // a test binds its kernel's own name
-        sb_printf(out, "%s%s = %s", shown++ ? ", " : "", dot ? dot + 1 : define->name, define->value);
+        const char *own = own_name(test, define), *name = own ? own : define->name;
+        bool applies = own || (!strchr(name, '.') && !is_overridden(run->choice, test, name));
+        if (applies) sb_printf(out, "%s%s = %s", shown++ ? ", " : "", name, define->value);
     }
     sb_char(out, ')');
 }

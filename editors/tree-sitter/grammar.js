@@ -41,7 +41,7 @@ module.exports = grammar({
       'test', field('name', $._name), '(', optional(list($.binding)), ')', optional(field('fill', $.block)),
       'tolerance', field('tolerance', $._expression), ';'),
 
-    compile_time_names: $ => seq('[', list(seq(field('name', $._name), optional(seq(':', $.type)))), ']'),
+    compile_time_names: $ => seq('[', list(seq(field('name', $._name), optional(seq(':', $.type, optional(seq('in', '{', list($.type), '}')))))), ']'),
     condition: $ => seq('when', '(', $._expression, ')'),
     cost: $ => seq('cost', '(', list($._argument), ')'),
     parameters: $ => seq('(', optional(list($.parameter)), ')'),

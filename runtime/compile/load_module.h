@@ -68,8 +68,10 @@ void add_recorded_tile(Loader *loader, Module *module, const RecordedTile *tile,
 // After the passes: restricts recorded tiles to shapes near the measured ones, by their `when`. Earlier, the passes
 // would use these bounds and generate other code than what was measured.
 void limit_recorded_tiles(const Loader *loader, Module *module);
-// A hash of the kernel's text, elaborated with the first value of each tunable. "": no such kernel, or it has errors.
+// A hash of the kernel's text, elaborated with the first value of each tunable, behind the types that -D gives: "E=f16:0123..".
+// "": no such kernel, or it has errors.
 const char *kernel_signature(Loader *loader, Arena *arena, int define_count, const Define *defines, const char *kernel);
+bool signatures_have_same_types(const char *a, const char *b);   // else they are of kernels that stand side by side
 // Copies the defines that are not tunables to `kept`, and returns their number.
 int drop_tunables(Loader *loader, int count, const Define *defines, Define *kept);
 

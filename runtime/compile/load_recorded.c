@@ -38,7 +38,18 @@ const char *kernel_signature(Loader *loader, Arena *arena, int define_count, con
         if (strcmp(module->funcs.items[i]->name, kernel) == 0)
             print_func(module, module->funcs.items[i], (PrintOptions){0}, &text);
     for (size_t i = 0; i < text.length; i++) hash = (hash ^ (uint8_t)text.text[i]) * 0x100000001b3;
-    return text.length ? arena_printf(arena, "%016llx", (unsigned long long)hash) : "";
+    const char *types = syntax_types_given(loader->syntax, arena, define_count, defines, kernel);
+    return text.length ? arena_printf(arena, "%s%s%016llx", types, *types ? ":" : "", (unsigned long long)hash) : "";
+}
+
+static size_t types_length(const char *signature) {
+    const char *end = strchr(signature, ':');
+    return end ? (size_t)(end - signature) : 0;
+}
+
+bool signatures_have_same_types(const char *a, const char *b) {
+    size_t length = types_length(a);
+    return length == types_length(b) && strncmp(a, b, length) == 0;
 }
 
 typedef struct Choosing {
@@ -80,10 +91,13 @@ static bool is_candidate(const Choosing *c, const RecordEntry *entry, bool *agre
 static Record usable_entries(const Choosing *c, const char *kernel, bool *stale) {
     Record usable = {0};
     bool agrees;
+    const char *types = syntax_types_given(c->loader->syntax, c->arena, c->define_count, c->defines, kernel);
+    const char *own = arena_printf(c->arena, "%s:", types);
     *stale = false;
     for (int i = 0; i < c->loader->record->entries.count; i++) {
         const RecordEntry *entry = &c->loader->record->entries.items[i];
         if (strcmp(entry->kernel, kernel) != 0 || strcmp(entry->target, c->loader->target->name) != 0) continue;
+        if (!signatures_have_same_types(entry->text, own)) continue;
         if (!is_candidate(c, entry, &agrees)) *stale = true;
         else if (agrees) vec_push(c->arena, &usable.entries, *entry);
     }
