@@ -256,8 +256,9 @@ static bool run_on(Runner *runner, Step *step, Func *func, PassContext *context)
     step->seconds += now() - start;
     step->runs++;
     step->changes += changed;
-    if (before && !changed) report_hidden_change(context, step->pass->name, before);
-    if (diag_errors(runner->module->sink) > errors) runner->failed = true;
+    bool failed = diag_errors(runner->module->sink) > errors;   // a kernel that is given up may be half changed
+    if (before && !changed && !failed) report_hidden_change(context, step->pass->name, before);
+    if (failed) runner->failed = true;
     return changed;
 }
 
