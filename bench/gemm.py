@@ -56,15 +56,15 @@ for order in ("nn", "tn", "tt"):
 def _typed(name, dtype, **fixed):
     @bench("types", "TFLOP/s", [], RIVALS, name=name)
     def make(m, n, k):
-        """f16, f32 in tf32: C = A B^T of gemm_typed.tile, for suite.py"""
+        """f16, f32 in tf32: C = A B^T, for suite.py"""
         a, b, c = random(m, k, dtype=dtype), random(n, k, dtype=dtype), poisoned(m, n, dtype=dtype)
         return Problem(work=2 * m * n * k, out=c, want=a.float() @ b.float().t(),
-                       ours=[Own("gemm_typed", [a, b, c], **fixed)],
+                       ours=[Own("gemm", [a, b, c], **fixed)],
                        peers={"cublaslt": cublaslt.Best(a, b, c, False, True)})
 
 
 _typed("gemm_f16", torch.float16, E="f16")
-_typed("gemm_tf32", torch.float32, E="f32", STEP=32)
+_typed("gemm_tf32", torch.float32, E="f32")
 
 
 def _fp8(fast):

@@ -156,11 +156,11 @@ def _gemm_of(bench, **fixed):
     return lambda r, number: gemm(r, number, bench, tuple(fixed.items()))
 
 
-KINDS = {"gemm": gemm, "gemm_f16": _gemm_of("gemm_f16", E="f16"), "gemm_tf32": _gemm_of("gemm_tf32", E="f32", STEP=32), "gemm_fp8": gemm_fp8,
+KINDS = {"gemm": gemm, "gemm_f16": _gemm_of("gemm_f16", E="f16"), "gemm_tf32": _gemm_of("gemm_tf32", E="f32"), "gemm_fp8": gemm_fp8,
          "rows": rows, "attention": attention}
 # A benchmark's kernel and its file, where the names are others.
-KERNELS = {"attention_any": ("attention", "examples/attention.tile"), "gemm_f16": ("gemm_typed", "bench/gemm_typed.tile"),
-           "gemm_tf32": ("gemm_typed", "bench/gemm_typed.tile")}
+KERNELS = {"attention_any": ("attention", "examples/attention.tile"), "gemm_f16": ("gemm", "examples/gemm.tile"),
+           "gemm_tf32": ("gemm", "examples/gemm.tile")}
 
 
 def problem(kind, seed, number):

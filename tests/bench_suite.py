@@ -102,7 +102,7 @@ def artefacts_are_there():
             assert re.search(rf"^(kernel|program) {name}\b", text, re.M), line
             for setting in settings:
                 key = setting.partition("=")[0]
-                assert re.search(rf"^(kernel|program) {name}\[{key}(: type)?\]|^const {key}\b", text, re.M), line
+                assert re.search(rf"^(kernel|program) {name}\[{key}(: type( in \{{[^}}]*\}})?)?\]|^const {key}\b", text, re.M), line
     assert suite("gemm", "--artefacts") == "gemm examples/gemm.tile\n"
 
 

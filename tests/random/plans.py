@@ -26,7 +26,7 @@ from language import Node
 
 # example -> values of its names
 FAMILIES = {
-    "gemm": [], "gemm_bias_gelu": [], "gemm_swiglu": [], "gemm_grouped": [], "gemm_fp8": [], "gemm_i8": [], "gemm_w4": [], "gemm_w8": [],
+    "gemm": ["E=bf16"], "gemm_bias_gelu": [], "gemm_swiglu": [], "gemm_grouped": [], "gemm_fp8": [], "gemm_i8": [], "gemm_w4": [], "gemm_w8": [],
     "attention": ["D=128", "attention_pieces.BM=64", "attention_pieces.STEPS=3"],
     "attention_varlen": ["D=128", "attend.BM=128"], "attention_fp8": ["D=128"], "moe": ["K=2"],
     "mamba2_ssd": ["N=64", "P=64", "ROWS=64"], "gated_delta_rule": ["N=64", "P=64", "COLUMNS=64"],

@@ -42,6 +42,10 @@ def gemm(rng):
     return f"(M = {extent(rng, 260)}, N = {extent(rng, 300)}, K = {extent(rng, 300)}) tolerance 2e-2;"
 
 
+def gemm_of_types(rng):
+    return gemm(rng).replace(")", f", E = {rng.choice(('bf16', 'f16', 'f32'))})")
+
+
 def softmax(rng):
     return f"(M = {extent(rng, 9)}, N = {rng.choice([extent(rng, 300), rng.randint(1, 5000)])}) tolerance 1e-2;"
 
@@ -50,7 +54,7 @@ def transpose(rng):
     return f"(M = {extent(rng, 300)}, N = {extent(rng, 300)}) tolerance 0;"
 
 
-KINDS = [("gemm", gemm), ("gemm_bias_gelu", gemm), ("softmax", softmax), ("transpose", transpose)]
+KINDS = [("gemm", gemm_of_types), ("gemm_bias_gelu", gemm), ("softmax", softmax), ("transpose", transpose)]
 
 
 def shapes(seed, count):
