@@ -29,6 +29,7 @@
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
+#include "support/numbers.h"
 
 // False: it already has a layout.
 static bool set_layout(Inference *inference, Buf *buf, const Layout *layout) {
@@ -329,12 +330,14 @@ static bool runs_along_fast(const Item *item, ItemKind kind) {
 
 // Rows that are reduced or scanned get equal numbers of threads, in whole warps or in slices of a warp that read half a
 // line: the partial results of a row need few shuffles, and shared memory only if the CTA has fewer rows than warps.
+// A loop with a transposed side reads lines, and more of a row at a time only where there are fewer rows than threads for them.
 static int64_t fast_threads(Inference *inference, const Item *item) {
     bool shares = runs_along_fast(item, ITEM_REDUCE) || runs_along_fast(item, ITEM_SCAN);
-    if (item->fast_threads > 0 || !shares) return item->fast_threads;
+    if (item->fast_threads == 0 && !shares) return 0;
     int64_t rows = 1, lanes = inference->context->target->warp_lanes;
     for (int d = 0; d < item->loop.rank; d++) rows *= d == item->fast ? 1 : item->loop.extents[d];
     int64_t each = inference->threads / rows, few = item->line_threads / 2 < lanes ? item->line_threads / 2 : lanes;
+    if (item->fast_threads > 0) return item->fast_threads * larger(each / item->fast_threads, 1);
     if (each >= lanes) return each / lanes * lanes;
     while (few == 0 || 2 * few <= each) few += few + !few;
     return few;
