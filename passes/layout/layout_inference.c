@@ -384,12 +384,6 @@ static bool has_unknown_fragment(const Item *item) {
     return false;
 }
 
-static int64_t space_size(const Item *item) {
-    int64_t size = 1;
-    for (int d = 0; d < item->loop.rank; d++) size *= item->loop.extents[d];
-    return size;
-}
-
 // The loop of a group without a map that moves most elements of unknown fragments, memory accesses first.
 static Item *choose_root(const ItemVec *group) {
     Item *best = NULL;

@@ -115,6 +115,7 @@ typedef struct Inference {
 } Inference;
 
 void collect_item(void *inference, Stmt *stmt, const Facts *facts);   // layout_items.c; for scope_walk
+int64_t space_size(const Item *item);                                 // iterations of its loop
 
 // The layout that the item needs the fragment in, under a map of it; items of the CTA's scalars have none.
 const Layout *required_layout(Inference *inference, const Item *item, const FragmentUse *use, const Layout *map);

@@ -153,11 +153,27 @@ static bool must_not_be_replicated(const TileAccessVec *accesses) {
     return registers && updates;
 }
 
+int64_t space_size(const Item *item) {
+    int64_t size = 1;
+    for (int d = 0; d < item->loop.rank; d++) size *= item->loop.extents[d];
+    return size;
+}
+
+// Iterations that have loops of their own take long: where there are few, as many threads as can be have one each.
+static int64_t vector_for_threads(const Inference *inference, const Item *item, int64_t vector) {
+    bool loops = false;
+    if (!is_loop(item->stmt, LOOP_PARALLEL)) return vector;
+    FOR_EACH_STMT (stmt, &item->stmt->loop.body) loops |= stmt->kind == STMT_FOR || stmt->kind == STMT_WHILE;
+    while (loops && vector > 1 && space_size(item) / vector < inference->threads) vector /= 2;
+    return vector;
+}
+
 static void collect_loop(Inference *inference, const Facts *facts, Item *item) {
     const TileAccessVec *accesses = &item->accesses;
     tile_accesses(inference->arena, &item->loop, &item->accesses);
     item->fast = loop_fast_dim(&item->loop, accesses);
-    item->vector = loop_vector(facts, &item->loop, accesses, item->fast, inference->context->target);
+    int64_t widest = loop_vector(facts, &item->loop, accesses, item->fast, inference->context->target);
+    item->vector = vector_for_threads(inference, item, widest);
     item->line_threads = line_threads(inference->context->target, accesses, item->vector);
     if (loop_has_transposed_side(&item->loop, accesses, item->fast)) item->fast_threads = item->line_threads;
     loop_uses(inference, item, accesses);
