@@ -114,14 +114,14 @@ def pointwise(loops):
 
 
 def always(value):
-    """The operands that are computed whatever the others are."""
+    """The operands that are computed whatever the others are, and by themselves as there: not of `ieee`."""
     yield value
     if value.kind == "binary" and value.op not in ("&&", "||"):
         yield from always(value.a)
         yield from always(value.b)
     if value.kind == "unary":
         yield from always(value.a)
-    if value.kind == "call":
+    if value.kind == "call" and value.name != "ieee":
         for _, arg in value.args:
             if isinstance(arg, Node):
                 yield from always(arg)
