@@ -283,10 +283,11 @@ static RingSize compare(TileSearch *search, TileChoice *choice, const Func *sour
         return ring;
     }
     bool is_shared = is_shared_tile(search, &answer);
-    ring.other = is_shared;
-    ring.too_large = answer.how.kind == WS_PINGPONG && !is_pingpong(search, &answer);
-    if (!is_shared && !is_pingpong(search, &answer)) return ring;
-    if (answer.kernel != kernel && !has_scatter_room(search, &answer)) return ring;
+    bool would_be = answer.how.kind == WS_PINGPONG || (answer.how.kind == WS_COOPERATIVE && answer.how.too_large);
+    bool fits = is_shared || is_pingpong(search, &answer);
+    ring.too_large = would_be && !fits;
+    ring.refused = !would_be || (fits && answer.kernel != kernel && !has_scatter_room(search, &answer));
+    if (!fits || ring.refused) return ring;
     ring.shared = shared_with(search, &answer, pingpong_barriers(tile.slots));
     tile.cost = is_shared ? cost_shared_tile(search->arena, search->target, answer.kernel)
                           : cost_pingpong(search->arena, search->target, answer.kernel, 1);
@@ -346,6 +347,7 @@ static void set_times(const TileSearch *search, TileVec *tiles) {
                "a candidate of %lld x %lld, %lld of k", (long long)tile->m, (long long)tile->n,
                (long long)tile->cost.k);
         LaunchCost cost = launch_cost(search->target, tile);
+        tile->times = NEW_ARRAY(search->arena, double, ALL_PROBLEMS);
         for (int p = 0; p < ALL_PROBLEMS; p++) {
             TileProblem problem = problem_of(search, p, tile->cost.element);
             tile->times[p] = clocks_in(cost, tile, problem.extents, problem.multiprocessors, NULL);
@@ -438,6 +440,7 @@ static LaunchCost unaligned_cost(const Target *target, const TileCandidate *tile
 
 // The clocks of each problem, and the least of all tiles.
 static void set_unaligned_times(const TileSearch *search, TileVec *tiles, RepackStores stores, double *least) {
+    VEC_EACH (TileCandidate, tile, tiles) tile->times = NEW_ARRAY(search->arena, double, PROBLEMS);
     for (int p = 0; p < PROBLEMS; p++) {
         const int64_t extents[COST_EXTENTS] = {search_problems[p][0], search_problems[p][1], 1, search_problems[p][2]};
         VEC_EACH (TileCandidate, tile, tiles) {

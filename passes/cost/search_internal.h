@@ -45,16 +45,17 @@ typedef struct TileCandidate {
     // among several within a cluster, from `split` on to that, each twice the one before; 0: that alone.
     int split, splits;
     // Of the problems; in the end relative to the best tile's, for the first PROBLEMS.
-    double times[ALL_PROBLEMS];
+    double *times;
 } TileCandidate;
 typedef VEC(TileCandidate) TileVec;
 
 // What a combination takes of shared memory.
 typedef struct RingSize {
-    bool other;              // not by these rules: warpgroups that share a tile
-    bool too_large;          // it would be a ping-pong tile
+    bool other;              // not by these rules: a loop that does more than load and multiply
+    bool too_large;          // for shared memory
+    bool refused;            // its roles cannot be, whatever the slots
     int64_t slots, slot;     // slots of the ring; bytes of each
-    int64_t shared, split;   // in all: of a ping-pong tile, and as partial sums of split-K need; 0: it is none
+    int64_t shared, split;   // in all: of a tile, and as partial sums of split-K need; 0: it is none
 } RingSize;
 
 // What the combinations show that differ in the last tunable alone, the first group of them (search_depths.c).
