@@ -594,7 +594,10 @@ static bool check_gemm(Sema *s, const Arg *args, Span span) {
     Shape a = shape_of(args[0].region), b = shape_of(args[1].region), c = shape_of(args[2].region);
     bool fine = a.rank == 2 && b.rank == 2 && c.rank == 2 && a.tiles[1] == b.tiles[0] && a.tiles[0] == c.tiles[0] &&
                 b.tiles[1] == c.tiles[1];
-    if (!fine) diag(s->sink, span, T_GEMM_SHAPES, shape_text(s, a), shape_text(s, b), shape_text(s, c));
+    Diag *d = fine ? NULL : diag(s->sink, span, T_GEMM_SHAPES, shape_text(s, a), shape_text(s, b), shape_text(s, c));
+    if (d && (a.rank != 2 || b.rank != 2 || c.rank != 2))
+        diag_note(
+            d, "operands have two dims; of several tiles: unroll (g in 2) gemm(a[g, :, :], b[g, :, :], c[g, :, :]);");
     return fine;
 }
 
