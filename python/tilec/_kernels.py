@@ -148,6 +148,8 @@ class Bound:
         if device >= 0 > self.device:
             self.device = device
         if p.type in self.kernel.type_names:
+            if type_name == "unknown":
+                raise TypeError(f"{self.kernel.name}: the elements of '{p.name}' have a type that tilec has not")
             self.types.setdefault(p.type, type_name)
         leading, others = p.split(shape)
         if p.leading:

@@ -57,6 +57,14 @@ class Numpy(unittest.TestCase):
                 self.assertEqual(got.dtype, view.dtype)
                 np.testing.assert_array_equal(got, view)
 
+    def test_types_that_are_not_there(self):
+        with self.assertRaisesRegex(TypeError, "the elements of 'x' have a type that tilec has not"):
+            self.source["copied"](np.zeros((2, 3), dtype="complex64"))
+        kernel = tilec.load(source="kernel k[E: type in {f16, f32}](x: E[N], y: out E[N]) { grid (i in N) threads 32 { y[i] = x[i]; } }")["k"]
+        np.testing.assert_array_equal(kernel(np.ones(5, "f2")), np.ones(5))
+        with self.assertRaisesRegex(tilec.Error, "is not one of f16, f32"):
+            kernel(np.ones(5, "f8"))
+
     def test_leading_dims(self):
         for shape in ((7,), (3, 7), (2, 3, 7), (1, 2, 3, 7)):
             x = self.random.integers(0, 100, shape).astype("i4")
