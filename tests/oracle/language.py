@@ -128,7 +128,10 @@ class Parser:
         name = self.name()
         if self.accept(":"):
             self.expect("type")
-            return f"{name}: type"
+            if not self.accept("in"):
+                return f"{name}: type"
+            self.expect("{")
+            return f"{name}: type in {{{', '.join(self.several(self.name, '}'))}}}"
         return name
 
     def param(self):
