@@ -100,6 +100,9 @@ typedef struct EmuTestResult {
     EmuReport report;
 } EmuTestResult;
 bool emulate_test(const Module *module, const Test *test, const EmuOptions *options, EmuTestResult *result);
+// (scatters.c) Whether some `parallel` loop writes elements that data names. That its iterations meet in one (T0707) shows at the tile stage alone: once
+// they are spread over threads, those of one thread do not race.
+bool emulate_has_scatters(Arena *arena, const Module *module);
 // Adds the kernels that a test may launch, also after passes: these only add conditions, and variants of the same kernel.
 // False: not known, as the test cannot run.
 bool emulate_launches(const Module *module, const Test *test, const EmuOptions *options, EmuLaunches *launches);

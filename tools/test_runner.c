@@ -1,10 +1,9 @@
 #include "tools/test_runner.h"
-#include "ir/match.h"
-#include "ir/query.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/mechanisms.h"
 #include "support/json.h"
+#include "support/map.h"
 #include <string.h>
 
 static const Span NOWHERE;
@@ -226,40 +225,7 @@ static void run_tests(Run *run) {
     }
 }
 
-// ---- scatters ----
-//
-// Whether iterations of a `parallel` loop meet in an element that data names shows at the source's stage: once they are
-// spread over threads, those of one thread do not race.
-
-typedef struct Places {
-    Map *named;   // variables whose values come from memory
-    bool data;    // some place does
-} Places;
-
-static bool comes_from_memory(const Expr *expr, const void *user) {
-    const Places *places = user;
-    return expr->kind == EXPR_LOAD || (expr->kind == EXPR_VAR && map_has(places->named, expr->var));
-}
-
-static void note_place(Places *places, const Stmt *stmt) {
-    bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR;
-    if (binds && stmt->let.value && any_expr(stmt->let.value, comes_from_memory, places))
-        map_put(places->named, stmt->let.var, places);
-    if (stmt->kind == STMT_ASSIGN) map_put(places->named, stmt->let.var, places);
-    if (stmt->kind != STMT_STORE || stmt->store.buf->scope == SCOPE_FRAGMENT) return;
-    for (int d = 0; d < stmt->store.count; d++)
-        places->data |= any_expr(stmt->store.indices[d], comes_from_memory, places);
-}
-
-static bool has_scatters(Arena *arena, const Module *module) {
-    Places places = {.named = map_new(arena)};
-    for (int i = 0; i < module->funcs.count; i++)
-        FOR_EACH_STMT (loop, &module->funcs.items[i]->body)
-            if (is_loop(loop, LOOP_PARALLEL))
-                FOR_EACH_STMT (stmt, &loop->loop.body) note_place(&places, stmt);
-    return places.data;
-}
-
+// Iterations that meet show here whatever threads have them later.
 static void test_source(Run *run) {
     for (int i = 0; i < run->module->tests.count; i++) {
         const Test *test = run->module->tests.items[i];
@@ -294,7 +260,7 @@ static bool run_in_arena(void *user, Arena *arena) {
     run->reference_cache = NULL;
     run->module = load_module(run->loader, arena, choice->define_count, choice->defines, run->options->only);
     run->reported = map_new(arena);
-    if (run->module && !on_gpu && hooks->lower && has_scatters(arena, run->module)) test_source(run);
+    if (run->module && !on_gpu && hooks->lower && emulate_has_scatters(arena, run->module)) test_source(run);
     run->ok = run->module && (on_gpu || !hooks->lower || hooks->lower(hooks->user, run->module, &run->reference_cache));
     if (run->ok && on_gpu) run_loaded(run);
     else if (run->ok) run_tests(run);

@@ -152,6 +152,7 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           ("attend__D_64__BM_192__tiles", "sm_90a", False, 74, "barrier(wg + 4, 128);"): ENTERED,
           ("gemm_residual BM=128 BN=64 STAGES=2 BK=64", "sm_90a", False, 23, "bulk_commit();"): JOINED,
           ("gemm_grouped BM=128 BN=64 BK=64 STAGES=2", "sm_90a", False, 23, "bulk_commit();"): JOINED,
+          ("pairs", "sm_90a", False, 26, "bulk_commit();"): JOINED,
           **{("gemm_fp8 BM=128 BN=64 STAGES=2 BK=128" + variant, "sm_90a", False, number, "bulk_commit();"): JOINED
              for variant, number in (("", 23), (" (one of several)", 26), (" (one of several)", 28))},
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
