@@ -278,8 +278,10 @@ static void op_gemm(Agent *agent, const Call *call, const View *a, const View *b
         words_convert(type_compute(acc->mem->type), b->mem->type, b->elements, right);
     }
     if (CALL_ARG(call, GEMM, precision).name && strcmp(CALL_ARG(call, GEMM, precision).name, "tf32") == 0) {
-        for (int64_t i = 0; i < a->elements && a->mem->type == TYPE_F32; i++) left[i].f = to_tf32(left[i].f);
-        for (int64_t i = 0; i < b->elements && b->mem->type == TYPE_F32; i++) right[i].f = to_tf32(right[i].f);
+        if (a->mem->type == TYPE_F32)
+            for (int64_t i = 0; i < a->elements; i++) left[i].f = to_tf32(left[i].f);
+        if (b->mem->type == TYPE_F32)
+            for (int64_t i = 0; i < b->elements; i++) right[i].f = to_tf32(right[i].f);
     }
     if (!type_is_float(acc->mem->type)) gemm_int(machine, m, n, k, left, right, sum);
     else if (acc->mem->type == TYPE_F64) gemm_f64(machine, m, n, k, left, right, sum);

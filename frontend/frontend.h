@@ -76,8 +76,8 @@ typedef struct Tunable {
     int count;
     const int64_t *values;
 } Tunable;
-int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables);
-// The types that -D gives a kernel's compile-time names, in their order, but for usual ones: "E=f16"; "": none.
+int syntax_tunables(Syntax *syntax, Arena *arena, int define_count, const Define *defines, const Tunable **tunables);
+// The types that -D gives a kernel's compile-time names, as "E=f16,F=f32"; without those that they have anyway. "": there are none.
 const char *syntax_types_given(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel);
 
 // What the file declares, as written, in JSON: consts, and kernels and programs with their compile-time names, tunables and

@@ -110,7 +110,8 @@ static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Nod
     if (infer(s, call, kernel, cparam, out))
         return !is_type_param(cparam) || type_serves(s, kernel, cparam, out, call->span);
     if (define) out->value = define_value(s, define, cparam->span, &out->type);
-    if (define && (out->type != TYPE_NONE) == is_type_param(cparam)) return true;
+    if (define && is_type_param(cparam)) return type_serves(s, kernel, cparam, out, call->span);
+    if (define && out->type == TYPE_NONE) return true;
     if (!define) out->type = usual_type(s, kernel, cparam);
     if (out->type != TYPE_NONE && !define) return true;
     Diag *d = diag(s->sink, call->span, T_NO_COMPILE_VALUE, cparam->text, cparam->text);
@@ -127,6 +128,20 @@ static bool is_defined_so(Sema *s, const Node *kernel, const Node *cparam, const
     return own.type == choice->type && values_equal(own.value, choice->value);
 }
 
+// Types that all are the usual ones, of which alone the kernel is built for itself.
+static bool is_usual(Sema *s, const Node *kernel, const ChoiceVec *choices) {
+    int diags = diag_count(s->sink);
+    const ChoiceVec *all;
+    for (int i = 0; i < choices->count; i++)
+        if (choices->items[i].type == TYPE_NONE ||
+            choices->items[i].type != usual_type(s, kernel, kernel->kids[0]->kids[i]))
+            return false;
+    bool one = choices->count > 0 && combinations(s, kernel, &all) == 1;
+    for (int i = 0; one && i < choices->count; i++) one = all[0].items[i].type == choices->items[i].type;
+    diag_truncate(s->sink, diags);
+    return one;
+}
+
 // Of the values of the call, and none where -D gives all of them, so that the kernel that is built for itself is called.
 static const char *callee_name(Sema *s, const Node *call, const Node *kernel, ChoiceVec *choices) {
     bool defined = true;
@@ -136,7 +151,7 @@ static const char *callee_name(Sema *s, const Node *call, const Node *kernel, Ch
         defined &= is_defined_so(s, kernel, kernel->kids[0]->kids[i], &choice);
         vec_push(s->arena, choices, choice);
     }
-    if (defined) *choices = (ChoiceVec){0};
+    if (defined || is_usual(s, kernel, choices)) *choices = (ChoiceVec){0};
     return choices->count ? mangled(s, kernel->text, choices, false) : kernel->text;
 }
 

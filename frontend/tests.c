@@ -382,25 +382,43 @@ int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **
     return all.count;
 }
 
-int syntax_tunables(Syntax *syntax, Arena *arena, const Tunable **tunables) {
-    static const ElaborateOptions none = {0};
-    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &none);
-    int before = diag_count(syntax->sink);
-    VEC(Tunable) all = {0};
-    for (int i = 0; i < syntax->items.count; i++) {
-        const Node *kernel = syntax->items.items[i].node;
-        if (kernel->kind != N_KERNEL) continue;
-        const Node *block = kernel->kids[3];
-        for (int b = 0; b < block->count; b++)
-            for (int k = 0; block->kids[b]->kind == N_TUNE && k < block->kids[b]->count; k++) {
-                const Node *tunable = block->kids[b]->kids[k], *list = tunable->kids[0];
-                int64_t *values = NEW_ARRAY(arena, int64_t, list->count);
-                for (int v = 0; v < list->count; v++)
-                    constant_int(s, list->kids[v], "a tunable", INT64_MIN, INT64_MAX, &values[v]);
-                Tunable row = {kernel->text, tunable->text, list->count, values};
-                vec_push(arena, &all, row);
-            }
+typedef VEC(Tunable) TunableVec;
+
+static void add_tunable(Sema *s, const Node *kernel, const Node *tunable, TunableVec *all) {
+    const Node *list = tunable->kids[0];
+    int64_t *values = NEW_ARRAY(s->arena, int64_t, list->count);
+    for (int v = 0; v < list->count; v++) constant_int(s, list->kids[v], "a tunable", INT64_MIN, INT64_MAX, &values[v]);
+    Tunable row = {kernel->text, tunable->text, list->count, values};
+    vec_push(s->arena, all, row);
+}
+
+// The lists may use compile-time names, with their first values, and consts that stand before them.
+static void add_tunables(Sema *s, const Node *kernel, TunableVec *all) {
+    const ChoiceVec *choices;
+    const Node *block = kernel->kids[3];
+    NameScope scope;
+    bool known = combinations(s, kernel, &choices) > 0;
+    scope_open(s, &scope);
+    for (int i = 0; known && i < choices[0].count; i++) {
+        const Choice *choice = &choices[0].items[i];
+        if (choice->type != TYPE_NONE) declare_type(s, choice->name, choice->type, kernel->span);
+        else declare_value(s, choice->name, choice->value, kernel->span);
     }
+    for (int b = 0; b < block->count; b++) {
+        const Node *node = block->kids[b];
+        if (node->kind == N_CONST) declare_value(s, node->text, constant(s, node->kids[0], "a const"), node->span);
+        for (int k = 0; node->kind == N_TUNE && k < node->count; k++) add_tunable(s, kernel, node->kids[k], all);
+    }
+    scope_close(s);
+}
+
+int syntax_tunables(Syntax *syntax, Arena *arena, int define_count, const Define *defines, const Tunable **tunables) {
+    ElaborateOptions options = {.define_count = define_count, .defines = defines};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &options);
+    int before = diag_count(syntax->sink);
+    TunableVec all = {0};
+    for (int i = 0; i < syntax->items.count; i++)
+        if (syntax->items.items[i].node->kind == N_KERNEL) add_tunables(s, syntax->items.items[i].node, &all);
     diag_truncate(syntax->sink, before);
     *tunables = all.items;
     return all.count;

@@ -51,7 +51,7 @@ static bool nothing(Tuning *t, const char *why) {
 static bool choose_kernel(Tuning *t) {
     Subject *s = &t->subject;
     const Tunable *all;
-    int count = syntax_tunables(s->loader.syntax, t->tool->arena, &all);
+    int count = syntax_tunables(s->loader.syntax, t->tool->arena, s->define_count, s->defines, &all);
     int64_t combinations = 1;
     if (!s->only && count > 0) s->only = all[0].kernel;
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 // Combinations of tunables that differ in the slots of the main loop alone. Of a ping-pong tile the search prefers the most slots that
 // fit, with and without room for the partial sums of split-K, so it visits those: of the seven depths of gemm.tile two or three. Where the
-// roles cannot be, whatever the slots, it visits one.
+// roles cannot be, it visits those with fewer slots, as the reason may be space. (A single slot has no roles: more may have.)
 //
 // The last name varies fastest. Its first group of combinations shows whether it is the number of slots and nothing else: each loop has
 // as many, and shared memory grows by one slot for each.
@@ -58,8 +58,7 @@ int next_combination(const TileSearch *search, TileChoice *choice, const Func *k
     if (learning) learn(search, depths, kernel, ring);
     if (learning || depths->differ || ring->other || last < 2) return combination + 1;
     int at = combination % last, first = combination - at, next = last;
-    if (ring->refused && ring->slots > 1) return first + last;   // (a single slot has no roles)
-    if (ring->too_large) return first + next_smaller(depths, at);
+    if (ring->too_large || (ring->refused && ring->slots > 1)) return first + next_smaller(depths, at);
     if (!ring->shared) return combination + 1;
     int wanted[] = {deepest(search, depths, ring, false), ring->split ? deepest(search, depths, ring, true) : -1};
     for (int i = 0; i < COUNT_OF(wanted); i++)

@@ -53,7 +53,7 @@ typedef VEC(TileCandidate) TileVec;
 typedef struct RingSize {
     bool other;              // not by these rules: a loop that does more than load and multiply
     bool too_large;          // for shared memory
-    bool refused;            // its roles cannot be, whatever the slots
+    bool refused;            // its roles cannot be with so many slots, nor with more
     int64_t slots, slot;     // slots of the ring; bytes of each
     int64_t shared, split;   // in all: of a tile, and as partial sums of split-K need; 0: it is none
 } RingSize;

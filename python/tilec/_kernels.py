@@ -149,7 +149,7 @@ class Bound:
             self.device = device
         if p.type in self.kernel.type_names:
             if type_name == "unknown":
-                raise TypeError(f"{self.kernel.name}: the elements of '{p.name}' have a type that tilec has not")
+                raise TypeError(f"{self.kernel.name}: tilec has no type for the elements of '{p.name}'")
             self.types.setdefault(p.type, type_name)
         leading, others = p.split(shape)
         if p.leading:

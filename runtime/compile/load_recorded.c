@@ -14,7 +14,7 @@ static bool names_tunable(const char *define, const Tunable *tunable) {
 
 int drop_tunables(Loader *loader, int count, const Define *defines, Define *kept) {
     const Tunable *tunables;
-    int tunable_count = syntax_tunables(loader->syntax, loader->arena, &tunables), kept_count = 0;
+    int tunable_count = syntax_tunables(loader->syntax, loader->arena, count, defines, &tunables), kept_count = 0;
     for (int i = 0; i < count; i++) {
         bool tunable = false;
         for (int t = 0; t < tunable_count; t++) tunable |= names_tunable(defines[i].name, &tunables[t]);
@@ -178,7 +178,7 @@ RecordedDefines recorded_defines(Loader *loader, Arena *arena, int define_count,
                                  const TileSearch *search) {
     Choosing c = {.loader = loader, .arena = arena, .define_count = define_count, .defines = defines};
     RecordedDefines out = {.define_count = define_count, .defines = defines};
-    c.tunable_count = syntax_tunables(loader->syntax, arena, &c.tunables);
+    c.tunable_count = syntax_tunables(loader->syntax, arena, define_count, defines, &c.tunables);
     for (int t = 0; t < c.tunable_count; t++) {
         const char *kernel = c.tunables[t].kernel;
         bool seen = false;

@@ -125,7 +125,7 @@ static void test_tunables(void **state) {
     if (FAILURE_CAUGHT(&failure)) fail_msg("%s", failure.message);
     World w = open_world(arena, &failure, source);
     const Tunable *tunables;
-    assert_int_equal(syntax_tunables(w.syntax, arena, &tunables), 2);
+    assert_int_equal(syntax_tunables(w.syntax, arena, 0, NULL, &tunables), 2);
     assert_string_equal(tunables[1].kernel, "k");
     assert_string_equal(tunables[1].name, "B");
     assert_int_equal(tunables[1].count, 3);
