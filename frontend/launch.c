@@ -89,31 +89,24 @@ static SemaValue plain_number(SemaValue value) {
     return typed ? value_int(value.expr->integer, value.span) : value;
 }
 
-static bool type_serves(Sema *s, const Node *kernel, const Node *cparam, const Choice *choice, Span span) {
-    bool takes = takes_type(s, kernel, cparam, choice->type);
-    if (!takes) diag(s->sink, span, T_TYPE_WANTED, cparam->text, wanted_value(s, kernel, cparam));
-    return takes;
-}
-
 static bool call_choice(Sema *s, const Node *call, const Node *kernel, const Node *cparam, Choice *out) {
     const Node *given = named_arg(call, cparam->text);
     const Define *define = define_of_own(s, kernel->text, cparam->text);
     *out = (Choice){.name = cparam->text, .type = TYPE_NONE, .value = value_poison(cparam->span)};
     if (given && is_type_param(cparam)) {
         if (given->kind == N_NAME) out->type = type_by_name(s, given->text);
-        return type_serves(s, kernel, cparam, out, given->span);
+        return check_type(s, kernel, cparam, out->type, given->span);
     }
     if (given) {
         out->value = plain_number(constant(s, given, "a compile-time value"));
         return !is_poison(out->value) && agrees(s, call, kernel, out, given->span);
     }
     if (infer(s, call, kernel, cparam, out))
-        return !is_type_param(cparam) || type_serves(s, kernel, cparam, out, call->span);
+        return !is_type_param(cparam) || check_type(s, kernel, cparam, out->type, call->span);
+    if (!define && (out->type = usual_type(s, kernel, cparam)) != TYPE_NONE) return true;
     if (define) out->value = define_value(s, define, cparam->span, &out->type);
-    if (define && is_type_param(cparam)) return type_serves(s, kernel, cparam, out, call->span);
+    if (define && is_type_param(cparam)) return check_type(s, kernel, cparam, out->type, call->span);
     if (define && out->type == TYPE_NONE) return true;
-    if (!define) out->type = usual_type(s, kernel, cparam);
-    if (out->type != TYPE_NONE && !define) return true;
     Diag *d = diag(s->sink, call->span, T_NO_COMPILE_VALUE, cparam->text, cparam->text);
     diag_note(d, "or give it in the call: %s(..., %s = ...)", kernel->text, cparam->text);
     return false;

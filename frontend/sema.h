@@ -445,8 +445,8 @@ bool is_type_param(const Node *cparam);
 // Of a compile-time name of a kernel, program, or variants of one:
 Type usual_type(Sema *s, const Node *func,
                 const Node *cparam);   // the first of `E: type in {..}`; TYPE_NONE: it lists none
-bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type);   // any, or one that it lists
-const char *wanted_value(Sema *s, const Node *func, const Node *cparam);     // "a number", "a type", "one of bf16, f16"
+bool check_type(Sema *s, const Node *func, const Node *cparam, Type type,
+                Span span);   // any, or one that it lists; else reported
 bool values_equal(SemaValue a, SemaValue b);
 const char *constant_text(Arena *arena, SemaValue value);
 

@@ -25,7 +25,7 @@ Type usual_type(Sema *s, const Node *func, const Node *cparam) {
     return types ? find_type(s, types->kids[0]) : TYPE_NONE;
 }
 
-const char *wanted_value(Sema *s, const Node *func, const Node *cparam) {
+static const char *wanted_value(Sema *s, const Node *func, const Node *cparam) {
     const Node *types = listed_types(s, func, cparam);
     StrBuf text;
     if (!types) return is_type_param(cparam) ? "a type" : "a number";
@@ -34,11 +34,17 @@ const char *wanted_value(Sema *s, const Node *func, const Node *cparam) {
     return sb_text(&text);
 }
 
-bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type) {
+static bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type) {
     const Node *types = listed_types(s, func, cparam);
     bool takes = !types;
     for (int i = 0; types && i < types->count; i++) takes |= find_type(s, types->kids[i]) == type;
     return takes && is_type_param(cparam) && type != TYPE_NONE;
+}
+
+bool check_type(Sema *s, const Node *func, const Node *cparam, Type type, Span span) {
+    bool takes = takes_type(s, func, cparam, type);
+    if (!takes) diag(s->sink, span, T_TYPE_WANTED, cparam->text, wanted_value(s, func, cparam));
+    return takes;
 }
 
 bool values_equal(SemaValue a, SemaValue b) {
@@ -86,9 +92,7 @@ const char *constant_text(Arena *arena, SemaValue value) {
 static bool choose(Sema *s, const Node *func, const Node *cparam, const Node *node, Choice *out) {
     if (is_type_param(cparam)) {
         if (node->kind == N_NAME) out->type = type_by_name(s, node->text);
-        bool takes = takes_type(s, func, cparam, out->type);
-        if (!takes) diag(s->sink, node->span, T_TYPE_WANTED, cparam->text, wanted_value(s, func, cparam));
-        return takes;
+        return check_type(s, func, cparam, out->type, node->span);
     }
     out->value = constant(s, node, "a compile-time value");
     return !is_poison(out->value);
