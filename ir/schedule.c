@@ -64,6 +64,7 @@ void drop_cluster_shapes(Stmt *grid) {
 int cluster_most(const Stmt *grid, int name) {
     const Attr *attr = attr_get(grid->attrs, ATTR_CLUSTER);
     int most = attr ? 1 : grid->grid.cluster[name];
+    if (name >= CLUSTER_NAMES) return most > 1 ? most : 1;
     for (; attr; attr = attr_get(attr->next, ATTR_CLUSTER))
         if (attr->args[name].integer > most) most = (int)attr->args[name].integer;
     return most > 1 ? most : 1;

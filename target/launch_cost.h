@@ -127,10 +127,9 @@ static inline double cost_splits(const LaunchCost *c, double tiles, int64_t step
 
 // Tiles that are computed at a time.
 static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
-    int64_t clusters = c->split > 1 && c->slice_steps <= 0 ? multiprocessors / c->split : multiprocessors;
     int64_t shared = c->cluster_rows > 0 && c->cluster_columns > 0 ? c->cluster_rows * c->cluster_columns : 1;
-    clusters /= shared;
-    if ((c->split > 2 || shared > 2) && c->stray > 0) clusters -= clusters / c->stray;
+    int64_t ctas = c->split > 1 && c->slice_steps <= 0 ? c->split * shared : shared, clusters = multiprocessors / ctas;
+    if (ctas > 2 && c->stray > 0) clusters -= clusters / c->stray;
     clusters *= shared;
     return (clusters > 1 ? (double)clusters : 1) * (c->resident > 1 ? (double)c->resident : 1);
 }
@@ -187,9 +186,9 @@ static inline double cost_limited(const LaunchCost *c, double a, double b) {
 
 // Clocks of a tile after its steps: CTAs that share them read the others' sums.
 static inline double cost_tail(const LaunchCost *c) {
-    if (c->cluster_rows * c->cluster_columns > 1) return (double)c->tail + (double)c->meeting;
-    if (c->slice_steps > 0 || c->split <= 1) return (double)c->tail;
-    return (double)c->tail + (double)c->exchange + (double)(c->split - 2) * (double)c->further +
+    double tail = (double)c->tail + (c->cluster_rows * c->cluster_columns > 1 ? (double)c->meeting : 0);
+    if (c->slice_steps > 0 || c->split <= 1) return tail;
+    return tail + (double)c->exchange + (double)(c->split - 2) * (double)c->further +
            (double)c->sums * (double)(c->split - 1) / (double)c->split;
 }
 

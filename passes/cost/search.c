@@ -210,6 +210,25 @@ static PingpongCost cost_in_cluster(const TileSearch *search, const TileCandidat
     return by_loop ? cost : cost_pingpong(search->arena, search->target, kernel, 1);
 }
 
+// CTAs that share the steps of such a tile may share loads, too, along the first name.
+static void share_splits(TileSearch *search, TileChoice *choice, const TileCandidate *tile, unsigned shapes) {
+    int own = choice->candidates.count;
+    VEC_EACH (TileCandidate, split, &choice->shared) {
+        if (split->split < 2 || split->m != tile->m || split->n != tile->n) continue;
+        split->shapes = shapes;
+        set_cluster_of(split, &cluster_shapes[0]);
+    }
+    for (int i = 0; i < own; i++) {
+        TileCandidate one = choice->candidates.items[i];
+        if (one.split < 2 || one.m != tile->m || one.n != tile->n) continue;
+        for (int shape = 0; shape < ALONE; shape++) {
+            if (!(shapes >> shape & 1) || one.split * cluster_shapes[shape].extents[0] > MOST_BLOCKS) continue;
+            set_cluster_of(&one, &cluster_shapes[shape]);
+            vec_push(search->arena, &choice->candidates, one);
+        }
+    }
+}
+
 // Clusters of CTAs that share loads. Without costs a launch would take them always. An artefact for any launch keeps a tile with all
 // shapes, as one kernel; what is compiled for one launch has that of one shape.
 static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandidate tile) {
@@ -232,7 +251,9 @@ static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandida
     for (int d = 0; d < CLUSTER_NAMES; d++) cluster[d] = 1;
     all.shapes |= 1u << ALONE;
     bool every = all.shapes == (1u << CLUSTER_SHAPES) - 1;
-    if (every && multicast_chooses(search->arena, kernel)) add_candidate(search, choice, &choice->shared, &all);
+    if (!every || !multicast_chooses(search->arena, kernel)) return;
+    add_candidate(search, choice, &choice->shared, &all);
+    share_splits(search, choice, &all, all.shapes & ALONG_FIRST);
 }
 
 // Whether the split kernel's sums have registers and shared memory is asked of itself.
@@ -323,6 +344,7 @@ static double clocks_in(LaunchCost cost, const TileCandidate *tile, const int64_
         if (tile->shapes) set_cluster_of(&one, &cluster_shapes[i]);
         cost.cluster_rows = one.cost.cluster[0], cost.cluster_columns = one.cost.cluster[1];
         for (one.split = tile->split; one.split <= larger(tile->split, tile->splits); one.split = 2 * one.split) {
+            if (one.split > 1 && one.split * larger(cost.cluster_rows, 1) > MOST_BLOCKS) break;
             if (one.split > 1) cost.split = one.split;
             double clocks = cost_clocks(&cost, extents, multiprocessors);
             if (clocks < least && best) *best = one;
@@ -587,7 +609,7 @@ static void sort_by_kind(TileVec *tiles) {
 // Drops the clusters in which a tile is the fastest for none of the problems.
 static void drop_shapes(const TileSearch *search, TileChoice *choice) {
     TileVec *tiles = &choice->tiles;
-    enum { PAIRS = 3 };   // the first two
+    enum { PAIRS = 3 };   // the first two, of which CTAs that share steps have the first
     unsigned *used = NEW_ARRAY(search->arena, unsigned, tiles->count + 1);
     bool any = false;
     VEC_EACH (const TileCandidate, tile, tiles) any |= tile->shapes != 0;
@@ -606,7 +628,9 @@ static void drop_shapes(const TileSearch *search, TileChoice *choice) {
     }
     VEC_EACH (TileCandidate, tile, tiles) {
         if (!tile->shapes) continue;
-        tile->shapes = used[tile - tiles->items] | PAIRS;   // (all have the same expressions then)
+        unsigned least = PAIRS;   // (all have the same expressions then)
+        if (tile->split > 1) least = PAIRS & ALONG_FIRST;
+        tile->shapes = used[tile - tiles->items] | least;
         set_cluster_of(tile, &cluster_shapes[__builtin_ctz(tile->shapes)]);
     }
 }
@@ -615,8 +639,8 @@ static void keep_tiles(TileSearch *search, TileChoice *choice) {
     TileVec more = {0};
     VEC_EACH (const TileCandidate, tile, &choice->tiles)
         if (tile->sharing) {
-            compare_clusters(search, choice, *tile);
             if (tile->rate > 0 && tile->slots >= LEAST_SLOTS) compare_shared_splits(search, choice, *tile);
+            compare_clusters(search, choice, *tile);
         }
     append_tiles(search, &choice->tiles, &more);
     append_tiles(search, &choice->shared, &more);

@@ -19,8 +19,8 @@ enum {
 };
 extern const int64_t search_problems[ALL_PROBLEMS][3];
 
-// Clusters of CTAs that share loads; the last is of one, which shares none.
-enum { CLUSTER_SHAPES = 8, ALONE = CLUSTER_SHAPES - 1 };
+// Clusters of CTAs that share loads; the last is of one, which shares none. Those of CTAs that share steps are along the first name.
+enum { CLUSTER_SHAPES = 8, ALONE = CLUSTER_SHAPES - 1, ALONG_FIRST = 1 << 0 | 1 << 3 | 1 << ALONE };
 extern const ClusterShape cluster_shapes[CLUSTER_SHAPES];
 
 typedef struct TileCandidate {
@@ -38,7 +38,8 @@ typedef struct TileCandidate {
     bool keeps_fallback;   // that variant is kept, too
     bool keeps_repacked;   // programs that copy its operands first are kept, too (passes/tile/repack.c)
     int64_t rate;          // of a cooperative kernel: cooperative_rate; else 0
-    int cluster[2];        // CTAs of a cluster that share loads, along the grid's first names; 0: each loads for itself
+    // CTAs of a cluster that share loads, along the grid's first names, for each that shares steps; 0: each loads for itself.
+    int cluster[2];
     // A bit for each of `cluster_shapes` that a launch chooses among, `cluster` being the first; 0: that alone.
     unsigned shapes;
     // Split-K factor within a cluster; 1: none, BY_WORKSPACE: split-K by workspace, the launch chooses the factor. `splits`: it chooses

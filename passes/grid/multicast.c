@@ -14,14 +14,16 @@
 #include "passes/grid/multicast.h"
 #include "passes/grid/tile_scheduler.h"
 #include "passes/specialize/warp_specialize.h"
+#include "support/numbers.h"
 
-enum { SHARED_NAMES = CLUSTER_NAMES };
+enum { SHARED_NAMES = CLUSTER_NAMES, GRID_NAMES = 3 };   // without operations that reach other CTAs, and with them
 
 typedef struct Share {
     Arena *arena;
     const Stmt *grid;
     Subst *lets;
-    bool some, differ;   // some tile is shared; CTAs have different or unknown trip counts
+    bool shared[GRID_NAMES];          // along the name some tile is
+    bool differs[GRID_NAMES], open;   // along it CTAs have different trip counts; they are unknown
 } Share;
 
 static bool may_depend(const Expr *expr, const void *var) {
@@ -51,32 +53,48 @@ static bool is_shared_along(const Share *share, const Stmt *copy, int name) {
     return cluster_most(share->grid, name) > 1 && !moves_along(share, copy, name);
 }
 
-// Of a tile that does not move along some dims of the cluster one CTA loads for all of them. Out: their number, and their ranks'
-// stride.
+static int shared_names(const Share *share) {
+    return share->grid->grid.count < GRID_NAMES ? share->grid->grid.count : GRID_NAMES;
+}
+
+// Of a tile that does not move along some dims of the cluster one CTA loads for all of them, if their ranks have one stride. Out: their
+// number, and the stride.
 static void sharing(const Share *share, const Stmt *copy, int64_t numbers[2]) {
-    const int *cluster = share->grid->grid.cluster;
+    int64_t ranks = 1;
     numbers[0] = numbers[1] = 1;
-    for (int d = 0; d < SHARED_NAMES; d++) {
-        if (!is_shared_along(share, copy, d)) continue;
-        if (numbers[0] == 1 && d == 1) numbers[1] = cluster[0];
-        numbers[0] *= cluster[d];
+    for (int d = 0; d < shared_names(share); d++) {
+        bool next = numbers[0] == 1 || numbers[0] * numbers[1] == ranks;
+        if (next && is_shared_along(share, copy, d)) {
+            if (numbers[0] == 1) numbers[1] = ranks;
+            numbers[0] *= share->grid->grid.cluster[d];
+        }
+        ranks *= larger(share->grid->grid.cluster[d], 1);
     }
 }
 
 static void share_stmt(Share *share, const Stmt *stmt) {
-    int64_t numbers[2];
     if (stmt->kind == STMT_LET) {
         bool known = !expr_is_stable(stmt->let.value) || subst_let(share->lets, stmt->let.var, stmt->let.value);
-        share->differ |= !known || !expr_is_pure(stmt->let.value);
+        share->open |= !known || !expr_is_pure(stmt->let.value);
     }
-    for (int d = 0; d < SHARED_NAMES; d++) {
+    for (int d = 0; d < shared_names(share); d++) {
         if (stmt->kind == STMT_ASSUME)
-            share->differ |= differs(share, d, stmt->assume);   // it need not hold outside of the grid
-        if (is_loop(stmt, LOOP_PIPELINED)) share->differ |= differs(share, d, stmt->loop.iters[0].end);
+            share->differs[d] |= differs(share, d, stmt->assume);   // it need not hold outside of the grid
+        if (is_loop(stmt, LOOP_PIPELINED)) share->differs[d] |= differs(share, d, stmt->loop.iters[0].end);
+        share->shared[d] |= is_global_to_shared_copy(stmt) && is_shared_along(share, stmt, d);
     }
-    if (!is_global_to_shared_copy(stmt)) return;
-    sharing(share, stmt, numbers);
-    share->some |= numbers[0] > 1;
+}
+
+static bool shares_some(const Share *share) {
+    bool some = false;
+    for (int d = 0; d < GRID_NAMES; d++) some |= share->shared[d];
+    return some;
+}
+
+static bool sharers_differ(const Share *share) {
+    bool differ = share->open;
+    for (int d = 0; d < GRID_NAMES; d++) differ |= share->shared[d] && share->differs[d];
+    return differ;
 }
 
 static Share share_of(Arena *arena, const Func *kernel) {
@@ -116,16 +134,16 @@ static bool loads_in_step(const Target *target, const Func *kernel) {
 // Out: what the statements of the kernel say, if the cluster can share tiles.
 static const char *problem_of(Arena *arena, const Target *target, const Func *kernel, Share *share) {
     const Stmt *grid = func_grid(kernel);
-    if (grid->grid.cluster[2] > 1 || grid->grid.count < SHARED_NAMES)
+    if (grid->grid.count < SHARED_NAMES || (grid->grid.cluster[2] > 1 && func_cluster(kernel) == 1))
         return "multicast needs a grid of two or more names, and a cluster along the first two";
     if (!loads_in_step(target, kernel)) return other_kernel;
     if (may_fail_before_loop(arena, kernel))
         return "what it does before its loop may fail for tiles outside of the grid";
     if (cluster_largest(grid) > target->max_cluster) return "it is larger than the target's";
     *share = share_of(arena, kernel);
-    if (!share->some) return "its CTAs read no tile in common";
+    if (!shares_some(share)) return "its CTAs read no tile in common";
     if (chooses_cluster(grid) && !multicast_chooses(arena, kernel)) return "all CTAs of a cluster read the same tile";
-    return share->differ
+    return sharers_differ(share)
                ? "the trip counts of its CTAs may differ, or an `assume` need not hold for tiles outside of the grid"
                : NULL;
 }

@@ -27,6 +27,10 @@
 //
 // `@split(cluster, 2, 4, 8)` leaves the choice to the launch: S is then cluster_extent(0), and each number has sums of its own.
 //
+// A grid of `cluster (x)` has clusters of (S, x) CTAs: those with the same steps, of x tiles next to each other along the first name,
+// read the same tile of B, which one of them loads for all (passes/grid/multicast.c). The tiles are then a multiple of x; those beyond
+// the last one store nothing. `@cluster(x, 1)` leaves x to the launch, too: it is then cluster_extent(1).
+//
 // If the number of CTAs does not divide the rows, the last CTAs add nothing: of 6 CTAs with 64 rows, 4 have 16
 // rows each, `if (s < 4)`.
 //
@@ -168,9 +172,23 @@ static const char *find_pieces(Arena *arena, const Func *kernel, KSlices *slices
     return NULL;
 }
 
+// A tile beyond the grid is computed, too: nothing before the store relies on where it is.
+static bool serves_beyond(const Func *kernel) {
+    FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
+        if (stmt->kind == STMT_ASSUME || may_fail_beyond_grid(kernel, stmt)) return false;
+    return true;
+}
+
 const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int blocks) {
     KSlices slices;
-    if (blocks > target->max_cluster) return "it is more than the CTAs of a cluster";
+    const Stmt *grid = func_grid(kernel);
+    bool chooses = grid && chooses_cluster(grid);
+    if ((grid && !chooses ? grid->grid.cluster[0] : 1) * blocks > target->max_cluster)
+        return "it is more than the CTAs of a cluster";
+    if (grid && (cluster_most(grid, 1) > 1 || (!chooses && grid->grid.cluster[2] > 1)))
+        return "its CTAs share loads along the first name of the grid alone";
+    if (grid && cluster_most(grid, 0) > 1 && !serves_beyond(kernel))
+        return "what it does for a tile beyond the grid may fail, which a cluster with shared loads may have";
     const char *why = find_pieces(arena, kernel, &slices);
     return why ? why : blocks < 2 || slices.rows < blocks ? "each CTA adds up rows of the tile" : NULL;
 }
@@ -198,9 +216,11 @@ typedef struct Split {
     Arena *arena;
     KSlices slices;
     int blocks;
-    Expr *count;   // the same, or as many as the launch chooses
+    Expr *count;    // the same, or as many as the launch chooses
+    Expr *shares;   // CTAs of a cluster that share loads; NULL: each loads for itself
     Stmt *grid;
     Var *rank;
+    Expr *first;   // the rank of the tile's first CTA in a cluster of several tiles; NULL: 0
 } Split;
 
 // Consecutive steps: their rows are open in DRAM (1 to 5 % faster than every S-th step).
@@ -232,7 +252,8 @@ static void push_sums(Split *s, Buf *slice, Buf *sum, Expr *first, Expr *adds, B
     loop->loc = s->grid->loc;
     Expr *from[] = {e_add(a, first, e_var(a, i)), e_var(a, j)}, *to[] = {e_var(a, i), e_var(a, j)}, *value = NULL;
     for (int rank = 0; rank < s->blocks; rank++) {
-        Expr *term = E_CALL(a, OP_PEER, arg_region(region_element(a, slice, COUNT_OF(from), from)), arg_int(a, rank));
+        Expr *peer = s->first ? e_plus(a, s->first, rank) : e_int(a, rank);
+        Expr *term = E_CALL(a, OP_PEER, arg_region(region_element(a, slice, COUNT_OF(from), from)), arg_value(peer));
         value = value ? e_add(a, value, term) : term;
     }
     block_push(a, &loop->loop.body, s_store(a, sum, COUNT_OF(to), to, value));
@@ -336,15 +357,38 @@ static void push_shares(Split *s, const Block *body, const TileSplit *split, Blo
     partial->transposed = s->slices.transposed;
     block_push(a, out, s_copy(a, copy_of(store).src, partial, store->loc));
     block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
+    if (s->shares) {
+        Expr *tile = e_mod(a, e_var(a, s->grid->grid.iters[0].var), s->shares);
+        s->first = block_let(a, out, "first", e_mul(a, tile, s->count), s->grid->loc);
+    }
     push_choice(s, body, slice, split, 0, out);
 }
 
-// In place, of a kernel that can.
-static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split) {
-    bool chooses = split->more[0] > 0;
+// The shapes that a launch chooses among: each number of CTAs that share steps, with each that share loads.
+static void add_shapes(Split *s, const TileSplit *split, const ClusterShapes *shares, int most) {
+    for (int i = 0; i <= COUNT_OF(split->more); i++) {
+        int ctas = i == 0 ? split->ctas : split->more[i - 1];
+        if (ctas == 0) break;
+        VEC_EACH (const ClusterShape, share, shares)
+            if (ctas * share->extents[0] <= most) add_cluster_shape(s->arena, s->grid, ctas, share->extents[0]);
+    }
+}
+
+// CTAs that share loads have neighbouring tiles along the first name: a multiple of their number.
+static void want_whole_shares(Split *s) {
+    Iter *iter = &s->grid->grid.iters[0];
+    iter->end = e_mul(s->arena, e_call2(s->arena, OP_CEILDIV, iter->end, s->shares), s->shares);
+}
+
+// In place, of a kernel that can. `most`: CTAs of a cluster.
+static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split, int most) {
     Split s = {.arena = arena, .blocks = split->ctas, .grid = (Stmt *)func_grid(kernel)};
     EXPECT(arena_failure(arena), !find_pieces(arena, kernel, &s.slices), "'%s' cannot be split", kernel->name);
+    int shared = cluster_most(s.grid, 0);
+    ClusterShapes shares = grid_cluster_shapes(arena, s.grid);
+    bool chooses = split->more[0] > 0 || shares.count > 0;
     s.count = chooses ? e_cluster_extent(arena, 0) : e_int(arena, split->ctas);
+    if (shared > 1) s.shares = chooses ? e_cluster_extent(arena, 1) : e_int(arena, shared);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {
@@ -354,19 +398,21 @@ static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split) {
         else if (!epilogue) block_push(arena, &out, body->items[i]);
     }
     *body = out;
+    if (s.shares) want_whole_shares(&s);
     iter_insert(arena, &s.grid->grid.iters, &s.grid->grid.count, 0, iter_new(arena, s.rank, s.count));
     drop_cluster_shapes(s.grid);
-    set_cluster(s.grid, split->ctas);
-    if (chooses) add_cluster_shape(arena, s.grid, split->ctas, 1);
-    for (int i = 0; i < COUNT_OF(split->more) && split->more[i]; i++)
-        add_cluster_shape(arena, s.grid, split->more[i], 1);
+    if (shares.count == 0) vec_push(arena, &shares, ((ClusterShape){{shared, 1}}));
+    if (chooses) add_shapes(&s, split, &shares, most);
+    const Attr *first = attr_get(s.grid->attrs, ATTR_CLUSTER);
+    s.grid->grid.cluster[0] = first ? (int)first->args[0].integer : split->ctas;
+    s.grid->grid.cluster[1] = first ? (int)first->args[1].integer : shared;
     set_order(arena, s.grid, (TileOrder){0});
     set_claim(arena, s.grid, (TileClaim){0});
 }
 
 Func *split_clone(Arena *arena, const Func *kernel, int ctas) {
     Func *clone = clone_func(arena, kernel);
-    split_kernel(arena, clone, &(TileSplit){.kind = SPLIT_CLUSTER, .ctas = ctas});
+    split_kernel(arena, clone, &(TileSplit){.kind = SPLIT_CLUSTER, .ctas = ctas}, MOST_CLUSTER);
     return clone;
 }
 
@@ -377,7 +423,7 @@ bool pass_split_k(PassContext *context, Func *kernel) {
     int most = split.more[1] ? split.more[1] : split.more[0] ? split.more[0] : split.ctas;
     const char *why = split_refused(context->arena, context->target, kernel, most);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
-    else split_kernel(context->arena, kernel, &split);
+    else split_kernel(context->arena, kernel, &split, context->target->max_cluster);
     return true;
 }
 

@@ -123,12 +123,10 @@ void plan_set_cluster(Arena *arena, PlanVariant *v, const int shape[2]) {
     v->cluster[0] = shape[0], v->cluster[1] = shape[1], v->cluster[2] = 1;
     if (!v->cost) return;
     *cost = *v->cost;
-    if (cost->terms.split > 1) {   // CTAs share steps, not loads
-        cost->terms.split = shape[0];
-    } else {
-        cost->terms.cluster_rows = shape[0];
-        cost->terms.cluster_columns = shape[1];
-    }
+    bool splits = cost->terms.split > 1;   // CTAs along the first name share steps, along the second loads
+    if (splits) cost->terms.split = shape[0];
+    cost->terms.cluster_rows = splits ? shape[1] : shape[0];
+    cost->terms.cluster_columns = splits ? 1 : shape[1];
     v->cost = cost;
 }
 
