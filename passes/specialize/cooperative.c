@@ -134,12 +134,14 @@ static void push_group_barriers(Maker *m, Block *out) {
 
 static void push_setup(Maker *m, Block *out) {
     RoleBuilder *p = m->builder;
+    SharingVec sharings = {0};
     bind_cluster(p, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
+        VEC_EACH (const Sharing, sharing, &ring->sharings) vec_push(p->arena, &sharings, *sharing);
         Expr *readers = count_readers(p, &ring->sharings, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
         push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, out);
     }
-    block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
+    publish_barriers(p, &sharings, out);
 }
 
 static void find_single_use(const RolePlan *plan) {

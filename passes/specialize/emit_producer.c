@@ -339,7 +339,8 @@ static void push_filling_role(Maker *m, const Func *kernel, const char *name, in
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (kind != ROLE_LOAD || (m->own && ring != m->own)) continue;
         if (ring->lag) push_last_gathered(m, ring, &role->role.body);
-        if (ring->sharings.count > 0) push_last_waits(p, ring->empty, &ring->counter, &role->role.body);
+        if (ring->sharings.count > 0)
+            push_last_waits(p, &ring->sharings, ring->empty, &ring->counter, &role->role.body);
     }
 }
 

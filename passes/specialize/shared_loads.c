@@ -129,8 +129,31 @@ void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *
     }
 }
 
-void push_last_waits(RoleBuilder *p, Buf *empty, const Counter *counter, Block *out) {
-    Expr *s;
+// Whether CTAs share loads in this launch, where it chooses the cluster; NULL: they do, or never.
+static Expr *shares_in_launch(RoleBuilder *p, const SharingVec *sharings) {
+    Expr *some = NULL;
+    VEC_EACH (const Sharing, sharing, sharings) {
+        Expr *several = e_lt(p->arena, integer(p, 1), sharing->blocks);
+        if (!sharing->along) return NULL;
+        some = some ? e_binary(p->arena, BIN_LOGICAL_OR, some, several) : several;
+    }
+    return some;
+}
+
+void publish_barriers(RoleBuilder *p, const SharingVec *sharings, Block *out) {
+    Expr *shared = p->cluster > 1 ? shares_in_launch(p, sharings) : NULL;
+    if (shared) {
+        Stmt *either = s_if(p->arena, shared);
+        block_publish_mbarriers(p->arena, &either->if_.otherwise, false, p->loc);
+        block_push(p->arena, out, either);
+        out = &either->if_.then;
+    }
+    block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
+}
+
+void push_last_waits(RoleBuilder *p, const SharingVec *sharings, Buf *empty, const Counter *counter, Block *out) {
+    Expr *s, *shared = shares_in_launch(p, sharings);
+    if (shared) out = block_if(p->arena, out, shared);
     Stmt *each = push_loop(p, "s", integer(p, counter->slots), &s, out);
     push_slot_wait(p, empty, counter, &each->loop.body);
     push_advance(p, counter, &each->loop.body);

@@ -12,5 +12,7 @@ void bind_cluster(RoleBuilder *p, Block *out);
 void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out);
 // Behind the role's own arrival: `arrivals` more at `empty` of each CTA that loads one of the slot's tiles.
 void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *slot, int64_t arrivals, Block *out);
-// Waits until every slot is empty.
-void push_last_waits(RoleBuilder *p, Buf *empty, const Counter *counter, Block *out);
+// The mbarriers are set up: all threads that use them meet, those of a cluster where its CTAs share loads.
+void publish_barriers(RoleBuilder *p, const SharingVec *sharings, Block *out);
+// Waits until every slot is empty, where CTAs share loads.
+void push_last_waits(RoleBuilder *p, const SharingVec *sharings, Buf *empty, const Counter *counter, Block *out);

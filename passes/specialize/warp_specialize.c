@@ -133,7 +133,7 @@ static void push_load_role(RoleBuilder *p, const char *name, const ThreadGroup *
         else if (is_loaded(p->kernel, stmt, loads)) push_started_copy(p, stmt, subst, &counter, body);
     }
     push_advance(p, &counter, body);
-    if (p->cluster > 1) push_last_waits(p, p->empty, &counter, &role->role.body);
+    if (p->cluster > 1) push_last_waits(p, &p->sharings, p->empty, &counter, &role->role.body);
 }
 
 static void push_load_roles(RoleBuilder *p, Block *out) {
@@ -278,7 +278,7 @@ static void push_setup(RoleBuilder *p, Block *out) {
     int64_t writers = p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1;
     bind_cluster(p, out);
     push_barrier_init(p, p->slots, p->full, writers, p->empty, count_readers(p, &p->sharings, 1), out);
-    block_publish_mbarriers(p->arena, out, p->cluster > 1, p->loc);
+    publish_barriers(p, &p->sharings, out);
 }
 
 static bool multi_buffers_everything(const Stmt *loop) {

@@ -172,10 +172,17 @@ static const char *find_pieces(Arena *arena, const Func *kernel, KSlices *slices
     return NULL;
 }
 
-// A tile beyond the grid is computed, too: nothing before the store relies on where it is.
+static bool is_of_tile(const Expr *expr, const void *user) {
+    (void)user;
+    return expr->kind == EXPR_VAR && expr->var->kind != VAR_DIM && expr->var->kind != VAR_PARAM;
+}
+
+// A tile beyond the grid is computed, too: nothing relies on where a tile is, and nothing fails there.
 static bool serves_beyond(const Func *kernel) {
+    FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body)
+        if (stmt->kind == STMT_ASSUME && any_expr(stmt->assume, is_of_tile, NULL)) return false;
     FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
-        if (stmt->kind == STMT_ASSUME || may_fail_beyond_grid(kernel, stmt)) return false;
+        if (may_fail_beyond_grid(kernel, stmt)) return false;
     return true;
 }
 

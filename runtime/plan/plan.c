@@ -55,23 +55,28 @@ static const PlanTuned *tuned_named(const PlanVariant *v, const char *name, size
     return NULL;
 }
 
-static const PlanTuned *tuned_of_value(Arena *arena, const PlanVariant *v, const char *digits, size_t length) {
-    VEC_EACH (const PlanTuned, tuned, &v->tuned) {
-        const char *value = arena_printf(arena, "%lld", (long long)tuned->value);
-        if (strlen(value) == length && strncmp(value, digits, length) == 0) return tuned;
+// Of tunables with this value the one that was named least often: a tile's extents mostly come in their order. -1: there is none.
+static int tuned_of_value(Arena *arena, const PlanVariant *v, const char *digits, size_t length, const int *named) {
+    int found = -1;
+    for (int i = 0; i < v->tuned.count; i++) {
+        const char *value = arena_printf(arena, "%lld", (long long)v->tuned.items[i].value);
+        if (strlen(value) != length || strncmp(value, digits, length) != 0) continue;
+        if (found < 0 || named[i] < named[found]) found = i;
     }
-    return NULL;
+    return found;
 }
 
 const char *plan_with_names(Arena *arena, const PlanVariant *v, const char *text) {
     StrBuf out;
+    int *named = NEW_ARRAY(arena, int, v->tuned.count + 1);
     sb_init(&out, arena);
     while (*text) {
         size_t length = strspn(text, word_bytes);
-        const PlanTuned *tuned = length ? tuned_of_value(arena, v, text, length) : NULL;
+        int tuned = length ? tuned_of_value(arena, v, text, length, named) : -1;
         if (length == 0) length = 1;
-        if (tuned) sb_printf(&out, "{%s}", tuned->name);
+        if (tuned >= 0) sb_printf(&out, "{%s}", v->tuned.items[tuned].name);
         else sb_printf(&out, "%.*s", (int)length, text);
+        if (tuned >= 0) named[tuned]++;
         text += length;
     }
     return sb_text(&out);

@@ -390,6 +390,22 @@ static void clusters_are_dealt_whole(void **state) {
                     (int64_t[COST_EXTENTS]){4 * plain.tile_rows, 2 * plain.tile_columns, 1, 10 * plain.tile_depth}, 4));
 }
 
+// CTAs that share steps and loads: a cluster has both numbers of them, and a tile takes the exchange of sums and the waits for others.
+static void shared_steps_and_loads_add_up(void **state) {
+    LaunchCost both = plain, split = plain;
+    int64_t extents[COST_EXTENTS] = {2 * plain.tile_rows, plain.tile_columns, 1, 10 * plain.tile_depth};
+    (void)state;
+    both.split = split.split = 2;
+    both.exchange = split.exchange = 1000;
+    both.cluster_rows = 2;
+    both.cluster_columns = 1;
+    both.meeting = 70;
+    assert_true(cost_clocks(&both, extents, 4) == cost_clocks(&split, extents, 4) + both.meeting);
+    extents[COST_ROWS] *= 2;   // two clusters of four CTAs, or four of two; one at a time, or three
+    assert_true(cost_clocks(&both, extents, 7) > cost_clocks(&split, extents, 8) + 2 * both.meeting);
+    assert_true(cost_clocks(&both, extents, 8) < cost_clocks(&both, extents, 7));
+}
+
 // No extents, however large, and no row, however strange, is undefined.
 static void any_numbers_have_clocks(void **state) {
     static const int64_t numbers[] = {INT64_MIN, -1, 0, 1, 7, INT32_MAX, INT64_MAX};
@@ -512,6 +528,7 @@ int main(void) {
         cmocka_unit_test(power_limits_a_full_device),
         IN_ARENA(power_is_that_of_the_products),
         cmocka_unit_test(clusters_are_dealt_whole),
+        cmocka_unit_test(shared_steps_and_loads_add_up),
         cmocka_unit_test(any_numbers_have_clocks),
         IN_ARENA(steps_are_those_of_the_longest_tile),
         IN_ARENA(tiles_are_those_of_the_result),

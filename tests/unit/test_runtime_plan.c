@@ -1069,6 +1069,12 @@ static void test_clusters(void **state) {
         assert_true(v[1].same_kernel && v[2].same_kernel && !v[3].same_kernel && !v[3].sets_cluster);
         assert_int_equal(v[1].cost->terms.cluster_columns, 4);
         assert_int_equal(v[0].cost->terms.cluster_columns, 1);
+        LaunchCost splits = {.split = 2};   // CTAs along the first name share steps, along the second loads
+        PlanCost steps = {.terms = splits};
+        PlanVariant shared = {.cost = &steps};
+        plan_set_cluster(f.arena, &shared, (const int[2]){2, 4});
+        assert_true(shared.cost->terms.split == 2 && shared.cost->terms.cluster_rows == 4);
+        assert_int_equal(shared.cost->terms.cluster_columns, 1);
         assert_string_equal(v[3].when.text, "n < 64");
         assert_int_equal(plan_cluster_logs(&v[1]), 2 << 8);
         LaunchArg n = {.scalar = {.type = TYPE_I64, .integer = 1}};
