@@ -255,17 +255,6 @@ static inline Stmt *push_tile_loop(RoleBuilder *p, const char *name, Expr *count
     return loop;
 }
 
-// mbarrier_init of all slots of a pair, by one thread. `writers`: arrivals that make a slot full, `readers`: empty;
-// NULL: `empty` is unused.
-static inline void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, int64_t writers, Buf *empty,
-                                     Expr *readers, Block *out) {
-    Expr *s;
-    Stmt *each = push_loop(p, "s", integer(p, slots), &s, out);
-    each->loop.kind = LOOP_UNROLL;   // (a loop over threads initializes an mbarrier whose address differs by thread)
-    push_on(p, OP_MBARRIER_INIT, full, s, integer(p, writers), &each->loop.body);
-    if (empty) push_on(p, OP_MBARRIER_INIT, empty, s, readers, &each->loop.body);
-}
-
 static inline Stmt *push_role(RoleBuilder *p, const char *name, int64_t threads, int64_t regs, Block *out) {
     const Target *target = p->context->target;
     EXPECT(p->context->failure, threads > 0 && threads % target->warp_lanes == 0, "a role of %lld threads",

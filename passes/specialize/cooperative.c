@@ -138,8 +138,8 @@ static void push_setup(Maker *m, Block *out) {
     bind_cluster(p, out);
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         VEC_EACH (const Sharing, sharing, &ring->sharings) vec_push(p->arena, &sharings, *sharing);
-        Expr *readers = count_readers(p, &ring->sharings, ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers);
-        push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, out);
+        int64_t readers = ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers;
+        push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, &ring->sharings, out);
     }
     publish_barriers(p, &sharings, out);
 }

@@ -150,7 +150,7 @@ static void push_started(Maker *m, const Stmt *load, const TileRing *ring, Block
     bool by_tma = !gathers_tile(p->context->target, load);
     if (started->kind == STMT_CALL && by_tma) {
         start_copy(m, started, ring);
-        push_shared_copy(p, started, out);
+        push_shared_copy(p, started, slot_index(p, &ring->counter), out);
         return;
     }
     FOR_EACH_STMT_IN_MUT (copy, started)

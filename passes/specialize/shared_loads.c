@@ -1,13 +1,13 @@
 // Multicast: tile-scheduler marks the copies of tiles that several CTAs of a cluster read (`@multicast`, or, where the launch
-// chooses the cluster, `@multicast_along`: those along a name, of which there may be one, and then the copy is a plain one). The first of
-// these CTAs loads the tile for all of them. Its slot must be empty in all of them, so consumers arrive at the loading
-// CTA's mbarrier, too:
+// chooses the cluster, `@multicast_along`: those along a name, of which there may be one, and then the copy is a plain one). One of
+// these CTAs loads the tile for all of them: they take turns, slot by slot, since a multiprocessor asks for few lines of the L2 cache at
+// a time. The slot must be empty in all of them, so consumers arrive at the loading CTA's mbarrier, too:
 //
-//     load                                                 compute
-//     wait(empty[s])      of all that share                wait(full[s])
-//     expect(full[s], bytes)   who loads them              MMAs
-//     if (first) copy(B.., Bs[s], bar = full[s]) to all    arrive(empty[s])
-//                                                          if (!first) arrive(empty[s]) of the first
+//     load                                                        compute
+//     wait(empty[s])      of all that share, if it loads          wait(full[s])
+//     expect(full[s], bytes)   who loads them                     MMAs
+//     if (s % n == place) copy(B.., Bs[s], bar = full[s]) to all  arrive(empty[s])
+//                                                                 if (s % n != place) arrive(empty[s]) of that CTA
 //
 // All CTAs have the same number of tiles and steps. They begin with a barrier of the cluster, since others arrive at their
 // mbarriers from the first step on. The load role stays until all slots are empty, since others arrive until the last one.
@@ -37,8 +37,18 @@ static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
     return e_mod(p->arena, e_div(p->arena, rank_of(p), sharing->rank_stride), sharing->blocks);
 }
 
-static Expr *is_first(RoleBuilder *p, const Sharing *sharing) {
-    return e_eq(p->arena, place_among(p, sharing), integer(p, 0));
+// The rank of the first of them.
+static Expr *first_among(RoleBuilder *p, const Sharing *sharing) {
+    return e_sub(p->arena, rank_of(p), e_mul(p->arena, place_among(p, sharing), sharing->rank_stride));
+}
+
+// The index of the CTA that loads the slot.
+static Expr *loader_of(RoleBuilder *p, const Sharing *sharing, Expr *slot) {
+    return e_mod(p->arena, slot, sharing->blocks);
+}
+
+static Expr *is_loader(RoleBuilder *p, const Sharing *sharing, Expr *slot) {
+    return e_eq(p->arena, place_among(p, sharing), loader_of(p, sharing, slot));
 }
 
 void add_sharing(Arena *arena, SharingVec *sharings, const Stmt *copy) {
@@ -49,14 +59,23 @@ void add_sharing(Arena *arena, SharingVec *sharings, const Stmt *copy) {
     if (!known) vec_push(arena, sharings, sharing);
 }
 
-Expr *count_readers(RoleBuilder *p, const SharingVec *sharings, int64_t own) {
+static Expr *count_readers(RoleBuilder *p, const SharingVec *sharings, int64_t own, Expr *slot) {
     Arena *a = p->arena;
     Expr *readers = integer(p, own);
     VEC_EACH (const Sharing, sharing, sharings) {
         Expr *others = e_times(a, e_sub(a, sharing->blocks, integer(p, 1)), own);
-        readers = e_add(a, readers, e_select(a, is_first(p, sharing), others, integer(p, 0)));
+        readers = e_add(a, readers, e_select(a, is_loader(p, sharing, slot), others, integer(p, 0)));
     }
     return readers;
+}
+
+void push_barrier_init(RoleBuilder *p, int64_t slots, Buf *full, int64_t writers, Buf *empty, int64_t readers,
+                       const SharingVec *sharings, Block *out) {
+    Expr *s;
+    Stmt *each = push_loop(p, "s", integer(p, slots), &s, out);
+    each->loop.kind = LOOP_UNROLL;   // (a loop over threads initializes an mbarrier whose address differs by thread)
+    push_on(p, OP_MBARRIER_INIT, full, s, integer(p, writers), &each->loop.body);
+    if (empty) push_on(p, OP_MBARRIER_INIT, empty, s, count_readers(p, sharings, readers, s), &each->loop.body);
 }
 
 // The ranks behind the first CTA's, a bit each.
@@ -99,12 +118,12 @@ void bind_cluster(RoleBuilder *p, Block *out) {
     p->masks[1] = bind(p, "ctas_along", e_binary(a, BIN_AND, ones(p, e_cluster_ctas(a)), ones_with_stride(p, x)), out);
 }
 
-void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out) {
+void push_shared_copy(RoleBuilder *p, Stmt *started, Expr *slot, Block *out) {
     Arena *a = p->arena;
     Sharing sharing = sharing_of(a, started);
     attr_remove(&started->attrs, ATTR_MULTICAST);
     attr_remove(&started->attrs, ATTR_MULTICAST_ALONG);
-    if (sharing.blocks) out = block_if(a, out, is_first(p, &sharing));
+    if (sharing.blocks) out = block_if(a, out, is_loader(p, &sharing, slot));
     if (sharing.along) {   // (to this CTA alone a multicast takes longer than a load: 64 x 128 had 0.6 of the speed)
         Stmt *alone = s_if(a, e_lt(a, integer(p, 1), sharing.blocks));
         block_push(a, &alone->if_.otherwise, clone_stmt(a, subst_new(a), started));
@@ -113,17 +132,17 @@ void push_shared_copy(RoleBuilder *p, Stmt *started, Block *out) {
     }
     block_push(a, out, started);
     if (!sharing.blocks) return;
-    Expr *mask = e_binary(a, BIN_SHL, blocks_from(p, &sharing), rank_of(p));
+    Expr *mask = e_binary(a, BIN_SHL, blocks_from(p, &sharing), first_among(p, &sharing));
     call_set_arg(a, started, OPERAND_INDEX(COPY, ctas), arg_value(mask));
 }
 
 void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *slot, int64_t arrivals, Block *out) {
     Arena *a = p->arena;
     VEC_EACH (const Sharing, sharing, sharings) {
-        Expr *place = place_among(p, sharing);
-        Expr *first = e_sub(a, rank_of(p), e_mul(a, place, sharing->rank_stride));
-        Arg args[] = {element(p, empty, slot), arg_value(first), arg_int(a, arrivals)};
-        Block *other = block_if(a, out, e_binary(a, BIN_NE, place, integer(p, 0)));
+        Expr *loader = loader_of(p, sharing, slot);
+        Expr *rank = e_add(a, first_among(p, sharing), e_mul(a, loader, sharing->rank_stride));
+        Arg args[] = {element(p, empty, slot), arg_value(rank), arg_int(a, arrivals)};
+        Block *other = block_if(a, out, e_binary(a, BIN_NE, place_among(p, sharing), loader));
         block_call(a, other, p->loc, OP_PEER_ARRIVE, arrivals > 1 ? 3 : 2, args);
         attr_set_ints(a, &vec_last(other)->attrs, ATTR_PREDICATED, 0, NULL);
     }

@@ -99,7 +99,7 @@ static void push_skipped_wave(RoleBuilder *p, Expr *wave, const Counter *counter
 static void push_started_copy(RoleBuilder *p, const Stmt *copy, Subst *subst, const Counter *counter, Block *out) {
     Stmt *started = clone_with_slot(p, copy, subst, counter);
     call_set_arg(p->arena, started, OPERAND_INDEX(COPY, bar), element(p, p->full, slot_index(p, counter)));
-    push_shared_copy(p, started, out);
+    push_shared_copy(p, started, slot_index(p, counter), out);
 }
 
 static bool is_loaded(const Func *kernel, const Stmt *stmt, Loads loads) {
@@ -277,7 +277,7 @@ static void count_slots(RoleBuilder *p) {
 static void push_setup(RoleBuilder *p, Block *out) {
     int64_t writers = p->groups.of[GROUP_LOAD_AHEAD].count ? 2 : 1;
     bind_cluster(p, out);
-    push_barrier_init(p, p->slots, p->full, writers, p->empty, count_readers(p, &p->sharings, 1), out);
+    push_barrier_init(p, p->slots, p->full, writers, p->empty, 1, &p->sharings, out);
     publish_barriers(p, &p->sharings, out);
 }
 
