@@ -5,7 +5,7 @@
 #include "passes/cost/search.h"
 #include "passes/tile/tile.h"
 
-enum { MOST_TILES = 12, MOST_VARIANTS = 33, BY_WORKSPACE = 0, MOST_FALLBACKS = 2, MOST_REPACKED = 4 };
+enum { MOST_TILES = 12, MOST_VARIANTS = 34, BY_WORKSPACE = 0, MOST_FALLBACKS = 2, MOST_REPACKED = 4 };
 
 // Problems (m, n, k) that the kept tiles are chosen for (problems.c): the sizes that people compare, and random ones;
 // those of few tiles and a long K; random ones whose rows lie in two lines of the L2 cache. The first MOST_TILES are kept for the

@@ -45,8 +45,9 @@ typedef struct RoleBuilder {
     Stmt *grid;
     Span loc;
     int cluster;   // CTAs that share loads; 1: none
-    // Of a cluster whose shape the launch chooses, by name of the grid: this CTA's index along it, and the CTAs along it by rank.
-    Expr *places[CLUSTER_NAMES], *masks[CLUSTER_NAMES];
+    // Of a cluster whose shape the launch chooses, by name of the grid: the index of this CTA and of the last one along it, and the CTAs
+    // along it by rank.
+    Expr *places[CLUSTER_NAMES], *last_places[CLUSTER_NAMES], *masks[CLUSTER_NAMES];
     int consumers;                // compute groups, of a warpgroup each; of one role, where several share steps
     int members;                  // compute roles that share the steps of a tile (share_steps.c)
     Expr *tiles, *ctas, *waves;   // number of tiles; of persistent CTAs; of this CTA's tiles
@@ -303,11 +304,14 @@ static inline Expr *persistent_ctas(RoleBuilder *p) {
 }
 
 // A product of numbers of tiles, with those of small tiles, which are as many or more. Larger divisors than those of tiles are
-// slices of k. Of clusters whose shape the launch chooses, as many as if each point took a whole one.
+// slices of k. Of clusters whose shape the launch chooses, as many as if each point took a whole one: extents along the second name are
+// within those.
 static inline Expr *as_small_tiles(Arena *arena, Expr *count) {
     enum { SMALL = 16, LARGEST = 256 };
     int64_t tile;
     if (expr_equal(count, e_cluster_ctas(arena))) return e_int(arena, MOST_CLUSTER);
+    if (is_binary(count, BIN_MUL) && expr_equal(count->binary.b, e_cluster_extent(arena, 1)))
+        return as_small_tiles(arena, count->binary.a);
     if (is_binary(count, BIN_MUL))
         return e_mul(arena, as_small_tiles(arena, count->binary.a), as_small_tiles(arena, count->binary.b));
     if (is_expr_call(count, OP_CLUSTER_EXTENT)) return e_int(arena, MOST_CLUSTER);

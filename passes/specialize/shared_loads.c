@@ -27,24 +27,28 @@ static Sharing sharing_of(Arena *arena, const Stmt *copy) {
     return (Sharing){e_cluster_extent(arena, name), name ? e_cluster_extent(arena, 0) : e_int(arena, 1), name + 1};
 }
 
-// The index of this CTA among them.
+// The index of this CTA among them, in 32 bits: each step compares it.
 static Expr *place_among(RoleBuilder *p, const Sharing *sharing) {
     if (sharing->along) {
         Expr *place = p->places[sharing->along - 1];
         EXPECT(p->context->failure, place, "a tile is shared in a grid without `@cluster`");
         return place;
     }
-    return e_mod(p->arena, e_div(p->arena, rank_of(p), sharing->rank_stride), sharing->blocks);
+    Expr *place = e_mod(p->arena, e_div(p->arena, rank_of(p), sharing->rank_stride), sharing->blocks);
+    return e_cast(p->arena, TYPE_I32, place);
 }
 
 // The rank of the first of them.
 static Expr *first_among(RoleBuilder *p, const Sharing *sharing) {
-    return e_sub(p->arena, rank_of(p), e_mul(p->arena, place_among(p, sharing), sharing->rank_stride));
+    Expr *place = e_cast(p->arena, TYPE_I64, place_among(p, sharing));
+    return e_sub(p->arena, rank_of(p), e_mul(p->arena, place, sharing->rank_stride));
 }
 
-// The index of the CTA that loads the slot.
+// The index of the CTA that loads the slot. (Extents that a launch chooses are powers of two.)
 static Expr *loader_of(RoleBuilder *p, const Sharing *sharing, Expr *slot) {
-    return e_mod(p->arena, slot, sharing->blocks);
+    slot = e_cast(p->arena, TYPE_I32, slot);
+    if (sharing->along) return e_binary(p->arena, BIN_AND, slot, p->last_places[sharing->along - 1]);
+    return e_mod(p->arena, slot, e_cast(p->arena, TYPE_I32, sharing->blocks));
 }
 
 static Expr *is_loader(RoleBuilder *p, const Sharing *sharing, Expr *slot) {
@@ -112,8 +116,12 @@ void bind_cluster(RoleBuilder *p, Block *out) {
     Arena *a = p->arena;
     if (p->cluster <= 1 || !chooses_cluster(p->grid)) return;
     Expr *x = e_cluster_extent(a, 0);
-    p->places[0] = bind(p, "place", e_mod(a, rank_of(p), x), out);
-    p->places[1] = bind(p, "place", e_div(a, rank_of(p), x), out);
+    p->places[0] = bind(p, "place", e_cast(a, TYPE_I32, e_mod(a, rank_of(p), x)), out);
+    p->places[1] = bind(p, "place", e_cast(a, TYPE_I32, e_div(a, rank_of(p), x)), out);
+    for (int d = 0; d < CLUSTER_NAMES; d++) {
+        Expr *last = e_sub(a, e_cluster_extent(a, d), integer(p, 1));
+        p->last_places[d] = bind(p, "last_place", e_cast(a, TYPE_I32, last), out);
+    }
     p->masks[0] = bind(p, "ctas_along", ones(p, x), out);
     p->masks[1] = bind(p, "ctas_along", e_binary(a, BIN_AND, ones(p, e_cluster_ctas(a)), ones_with_stride(p, x)), out);
 }
@@ -140,7 +148,8 @@ void tell_loaders(RoleBuilder *p, const SharingVec *sharings, Buf *empty, Expr *
     Arena *a = p->arena;
     VEC_EACH (const Sharing, sharing, sharings) {
         Expr *loader = loader_of(p, sharing, slot);
-        Expr *rank = e_add(a, first_among(p, sharing), e_mul(a, loader, sharing->rank_stride));
+        Expr *place = e_cast(a, TYPE_I64, loader);
+        Expr *rank = e_add(a, first_among(p, sharing), e_mul(a, place, sharing->rank_stride));
         Arg args[] = {element(p, empty, slot), arg_value(rank), arg_int(a, arrivals)};
         Block *other = block_if(a, out, e_binary(a, BIN_NE, place_among(p, sharing), loader));
         block_call(a, other, p->loc, OP_PEER_ARRIVE, arrivals > 1 ? 3 : 2, args);

@@ -309,8 +309,10 @@ static void write_tuned(Writer *w, const PlanVariant *v, const PlanVariant *befo
 static void write_variant(Writer *w, const PlanEntry *entry, int at) {
     const PlanVariant *v = &entry->variants.items[at];
     const PlanVariant *before = v->names != at ? v - 1 : NULL;
-    if (v->same_kernel) {   // [2,1], the cluster alone
+    if (v->same_kernel) {   // [2,1], the cluster alone, on the line of the others
+        w->flat++;
         write_integers(w, NULL, 2, v->cluster);
+        w->flat--;
         return;
     }
     open(w, NULL, '{');
