@@ -191,7 +191,7 @@ static void follow(Handing *h, const Block *block) {
     }
 }
 
-// What CTAs read of others is handed on by mbarriers. No: from each read back to a barrier of the cluster nobody waits at one, and no
+// What CTAs read of others is handed on by mbarriers. No: from each read back to a barrier of the cluster no one waits at one, and no
 // arrival says that it has been read. (With cluster scope for all, 512 x 512 x 16384 in clusters that share loads and steps took
 // three times as long.)
 static bool mbarriers_hand_on(const Func *kernel) {
