@@ -686,6 +686,12 @@ static bool needs_fallback(const Module *module, const Func *kernel) {
     return needs;
 }
 
+static bool is_followed(const Module *module, const Func *kernel) {
+    int next = 1;
+    while (module->funcs.items[next - 1] != kernel) next++;
+    return next < module->funcs.count && strcmp(module->funcs.items[next]->name, kernel->name) == 0;
+}
+
 // Bytes in slots, by warps of roles written by hand. Before the copies into the tiles, which it reads by rows.
 static bool select_transposed(PassContext *context, Func *kernel) {
     bool changed = false;
@@ -713,12 +719,13 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (s.wanted.count == 0) return false;
 
     if (needs_fallback(context->module, kernel)) {
-        bool compared = attr_get(kernel->attrs, ATTR_WITH_FALLBACK) && kernel->cost;
+        bool behind = attr_get(kernel->attrs, ATTR_WITH_FALLBACK) || is_followed(context->module, kernel);
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
         attr_remove(&fallback->attrs, ATTR_WITH_FALLBACK);
-        if (compared) fallback->cost->terms = cost_fallback(s.arena, s.target, fallback, &kernel->cost->terms);
-        else fallback->cost = NULL;
+        if (!behind) fallback->cost = NULL;
+        else if (kernel->cost && target_has(s.target, FEATURE_WGMMA))   // (others have no costs of a tile)
+            fallback->cost->terms = cost_fallback(s.arena, s.target, fallback, &kernel->cost->terms);
         drop_groups((Stmt *)func_grid(fallback));
         set_claim(s.arena, (Stmt *)func_grid(fallback), (TileClaim){0});   // its grid is one of tiles
         vec_push(s.arena, &context->variants, fallback);
