@@ -98,6 +98,9 @@ static inline Span ast_name_span(const Node *node) {
     span.end_column = span.column + (int)strlen(node->text) + (node->kind == N_ATTR);
     return span;
 }
+static inline bool ast_is_launchable(const Node *node) {
+    return node->kind == N_KERNEL || node->kind == N_PROGRAM;
+}
 static inline Node *ast_kid(const Node *node, int at) {
     return node && at < node->count ? node->kids[at] : NULL;
 }

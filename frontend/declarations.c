@@ -172,7 +172,7 @@ static void put_launchable(const Node *node, StrBuf *out) {
 }
 
 static bool is_launchable(const SyntaxItem *item) {
-    return !item->imported && (item->node->kind == N_KERNEL || item->node->kind == N_PROGRAM);
+    return !item->imported && ast_is_launchable(item->node);
 }
 
 // Of variants, which share a name, the first.

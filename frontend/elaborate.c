@@ -26,7 +26,7 @@ static bool defines_something(Sema *s, const char *name, StrMap *known) {
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *node = s->syntax->items.items[i].node;
         if (node->kind == N_CONST) strmap_put(known, node->text, known);
-        if (node->kind != N_KERNEL && node->kind != N_PROGRAM) continue;
+        if (!ast_is_launchable(node)) continue;
         for (int k = 0; k < node->kids[0]->count; k++) add_name(s, node->text, node->kids[0]->kids[k]->text, known);
         const Node *block = node->kids[3];
         for (int b = 0; b < block->count; b++)
@@ -81,8 +81,8 @@ static bool wanted(Sema *s, const SyntaxItem *item) {
     if (s->options->only) return strcmp(item->node->text, s->options->only) == 0;
     for (int i = 0; i < syntax->items.count && item->imported; i++) {
         const SyntaxItem *other = &syntax->items.items[i];
-        bool launchable = other->node->kind == N_KERNEL || other->node->kind == N_PROGRAM;
-        if (launchable && !other->imported && strcmp(other->node->text, item->node->text) == 0) return true;
+        if (!other->imported && ast_is_launchable(other->node) && strcmp(other->node->text, item->node->text) == 0)
+            return true;
     }
     return !item->imported;
 }
@@ -91,8 +91,7 @@ static void elaborate_all(Sema *s) {
     const Syntax *syntax = s->syntax;
     for (int i = 0; i < syntax->items.count; i++) {
         const SyntaxItem *item = &syntax->items.items[i];
-        bool launchable = item->node->kind == N_KERNEL || item->node->kind == N_PROGRAM;
-        if (launchable && wanted(s, item)) elaborate_item(s, i);
+        if (ast_is_launchable(item->node) && wanted(s, item)) elaborate_item(s, i);
     }
     collect_functions(s);
     link_launches(s);
@@ -126,6 +125,7 @@ static Module *elaborate_mode(Syntax *syntax, Arena *arena, Failure *failure, Di
     s->module = module_new(arena, failure, sink);
     check_defines(s);
     force_consts(s);
+    check_type_lists(s);
     if (diag_errors(sink) == before) elaborate_all(s);
     if (s->options->only && item_named(syntax, s->options->only) < 0) unknown_entry(s, s->options->only);
     if (diag_errors(sink) > before) return NULL;

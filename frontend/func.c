@@ -9,7 +9,7 @@
 int item_named(const Syntax *syntax, const char *name) {
     for (int i = 0; i < syntax->items.count; i++) {
         const Node *node = syntax->items.items[i].node;
-        if ((node->kind == N_KERNEL || node->kind == N_PROGRAM) && strcmp(node->text, name) == 0) return i;
+        if (ast_is_launchable(node) && strcmp(node->text, name) == 0) return i;
     }
     return -1;
 }
@@ -144,8 +144,7 @@ static bool is_excluded(Sema *s, const Node *node) {
     bool followed = false, found = false;
     for (int i = 0; i < s->syntax->items.count; i++) {
         const Node *other = s->syntax->items.items[i].node;
-        bool launchable = other->kind == N_KERNEL || other->kind == N_PROGRAM;
-        followed |= found && launchable && strcmp(other->text, node->text) == 0;
+        followed |= found && ast_is_launchable(other) && strcmp(other->text, node->text) == 0;
         found |= other == node;
     }
     return followed && node->kids[2] && choices_exclude(s);

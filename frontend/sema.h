@@ -442,6 +442,7 @@ bool types_differ(int count, const ChoiceVec *combinations);
 const char *mangled(Sema *s, const char *name, const ChoiceVec *choices, bool types_only);
 Choice *choice_named(ChoiceVec *choices, const char *name);
 bool is_type_param(const Node *cparam);
+void check_type_lists(Sema *s);   // of all kernels and programs, where they stand
 // Of a compile-time name of a kernel, program, or variants of one:
 Type usual_type(Sema *s, const Node *func,
                 const Node *cparam);   // the first of `E: type in {..}`; TYPE_NONE: it lists none

@@ -54,9 +54,9 @@ static void check_builtin(Syntax *syntax, const Node *node) {
 
 // Attributes stand at kernels and programs, and at their parameters.
 static void check_attributes(Syntax *syntax, const Node *node) {
-    bool takes = node->kind == N_KERNEL || node->kind == N_PROGRAM;
     const Node *attrs = node->attrs, *params = node->kind == N_FN || node->kind == N_MACRO ? node->kids[0] : NULL;
-    if (attrs && !takes) diag(syntax->sink, attrs->kids[0]->span, T_ATTRIBUTE_PLACE, attrs->kids[0]->text);
+    if (attrs && !ast_is_launchable(node))
+        diag(syntax->sink, attrs->kids[0]->span, T_ATTRIBUTE_PLACE, attrs->kids[0]->text);
     for (int i = 0; params && i < params->count; i++)
         if ((attrs = params->kids[i]->attrs))
             diag(syntax->sink, attrs->kids[0]->span, T_ATTRIBUTE_PLACE, attrs->kids[0]->text);

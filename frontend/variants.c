@@ -8,16 +8,17 @@ bool is_type_param(const Node *cparam) {
     return cparam->kids[0] != NULL;   // `E: type`
 }
 
-// `E: type in {bf16, f16}`, at the kernel or at another of its variants; NULL: any type.
+// `E: type in {bf16, f16}`, at the first variant of the kernel that has a list; NULL: any type.
 static const Node *listed_types(Sema *s, const Node *func, const Node *cparam) {
-    const Node *own = ast_kid(cparam, 1);
-    for (int i = 0; i < s->syntax->items.count && !own; i++) {
-        const Node *other = s->syntax->items.items[i].node;
-        if (other->kind != func->kind || strcmp(other->text, func->text) != 0) continue;
-        for (int k = 0; k < other->kids[0]->count; k++)
-            if (strcmp(other->kids[0]->kids[k]->text, cparam->text) == 0) own = ast_kid(other->kids[0]->kids[k], 1);
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *variant = s->syntax->items.items[i].node;
+        if (!ast_is_launchable(variant) || strcmp(variant->text, func->text) != 0) continue;
+        for (int k = 0; k < variant->kids[0]->count; k++) {
+            const Node *other = variant->kids[0]->kids[k];
+            if (strcmp(other->text, cparam->text) == 0 && ast_kid(other, 1)) return ast_kid(other, 1);
+        }
     }
-    return own;
+    return NULL;
 }
 
 Type usual_type(Sema *s, const Node *func, const Node *cparam) {
@@ -32,6 +33,45 @@ static const char *wanted_value(Sema *s, const Node *func, const Node *cparam) {
     sb_init(&text, s->arena);
     for (int i = 0; i < types->count; i++) sb_printf(&text, "%s%s", i ? ", " : "one of ", types->kids[i]->text);
     return sb_text(&text);
+}
+
+static bool lists_equal(const Node *a, const Node *b) {
+    bool equal = a->count == b->count;
+    for (int i = 0; equal && i < a->count; i++) equal = strcmp(a->kids[i]->text, b->kids[i]->text) == 0;
+    return equal;
+}
+
+static void check_listed(Sema *s, const Node *types, int at) {
+    const Node *name = types->kids[at];
+    Type type = find_type(s, name);
+    if (type != TYPE_NONE && type_kind(type) == KIND_OPAQUE)
+        diag(s->sink, name->span, T_NOT_SCALAR_TYPE, type_text(type));
+    for (int i = 0; i < at; i++)
+        if (strcmp(types->kids[i]->text, name->text) == 0) {
+            diag_label(diag(s->sink, name->span, T_DUPLICATE_NAME, name->text), types->kids[i]->span,
+                       "first given here");
+            return;
+        }
+}
+
+static void check_type_param(Sema *s, const Node *func, const Node *cparam) {
+    const Node *own = ast_kid(cparam, 1), *first = listed_types(s, func, cparam);
+    if (is_type_param(cparam) && strcmp(cparam->kids[0]->text, "type") != 0)
+        diag(s->sink, cparam->kids[0]->span, T_TYPE_WANTED, cparam->text,
+             "of kind `type`, or without a kind for a number");
+    for (int i = 0; own && i < own->count; i++) check_listed(s, own, i);
+    if (!own || lists_equal(own, first)) return;
+    Diag *d = diag(s->sink, own->span, T_TYPE_WANTED, cparam->text, wanted_value(s, func, cparam));
+    diag_label(d, first->span, "listed here for all variants");
+    diag_note(d, "leave out one of the two lists");
+}
+
+void check_type_lists(Sema *s) {
+    for (int i = 0; i < s->syntax->items.count; i++) {
+        const Node *func = s->syntax->items.items[i].node;
+        for (int k = 0; ast_is_launchable(func) && k < func->kids[0]->count; k++)
+            check_type_param(s, func, func->kids[0]->kids[k]);
+    }
 }
 
 static bool takes_type(Sema *s, const Node *func, const Node *cparam, Type type) {
