@@ -70,6 +70,10 @@ Module *elaborate(Syntax *syntax, Arena *arena, Failure *failure, DiagSink *sink
 // Returns the number of choices; fills *defines and *count for `index` when it is in range.
 int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **defines, int *count);
 
+// The name that a define sets for a test: of a compile-time name or tunable of its kernel, or of one that its program calls, or of a
+// const of the file. NULL: it sets nothing there.
+const char *syntax_define_for(const Syntax *syntax, const Test *test, const Define *define);
+
 // Compile-time choices there are (for tune, -v and messages): tunables with their candidate values.
 typedef struct Tunable {
     const char *kernel, *name;

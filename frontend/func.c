@@ -280,7 +280,7 @@ bool make_function(Sema *s, int item, const char *name, const ChoiceVec *choices
     return !made.broken;
 }
 
-static bool calls(const Node *node, const char *name) {
+bool calls(const Node *node, const char *name) {
     if (!node) return false;
     if (node->kind == N_CALL && strcmp(node->text, name) == 0) return true;
     for (int i = 0; i < node->count; i++)

@@ -426,6 +426,7 @@ void elaborate_reference(Sema *s, const Node *node);
 Func *elaborate_scalar(Sema *s, const Node *target, const ChoiceVec *choices, const char *name, const Node *block,
                        CodeContext context);   // a reference, or the block of a test
 void tune_statement(Sema *s, const Node *node);
+bool calls(const Node *node, const char *name);           // somewhere in it
 int item_named(const Syntax *syntax, const char *name);   // the first kernel or program of that name; -1
 
 // Builds one function and keeps it. False when there were errors: other variants would only repeat them.

@@ -382,6 +382,45 @@ int syntax_test_choices(Syntax *syntax, Arena *arena, int index, const Define **
     return all.count;
 }
 
+// ---- what a define is for ----
+static const Node *test_node(const Syntax *syntax, const Test *test) {
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *node = syntax->items.items[i].node;
+        if (node->kind == N_TEST && memcmp(&node->span, &test->loc, sizeof node->span) == 0) return node;
+    }
+    return NULL;
+}
+
+static bool has_choice(const Node *func, const char *name) {
+    for (int i = 0; i < func->kids[0]->count; i++)
+        if (strcmp(func->kids[0]->kids[i]->text, name) == 0) return true;
+    return tunable_in(func->kids[3], name);
+}
+
+static bool is_called(const Syntax *syntax, const Node *kernel, const char *by) {
+    for (int i = 0; i < syntax->items.count; i++) {
+        const Node *program = syntax->items.items[i].node;
+        bool mine = program->kind == N_PROGRAM && strcmp(program->text, by) == 0;
+        if (mine && calls(program, kernel->text)) return true;
+    }
+    return false;
+}
+
+const char *syntax_define_for(const Syntax *syntax, const Test *test, const Define *define) {
+    const Node *node = test_node(syntax, test);
+    const char *dot = strchr(define->name, '.');
+    size_t length = dot ? (size_t)(dot - define->name) : 0;
+    if (strmap_has(syntax->consts, define->name)) return define->name;
+    for (int i = 0; node && i < syntax->items.count; i++) {
+        const Node *func = syntax->items.items[i].node;
+        bool named = !dot || (strlen(func->text) == length && strncmp(func->text, define->name, length) == 0);
+        if (!ast_is_launchable(func) || !named || !has_choice(func, dot ? dot + 1 : define->name)) continue;
+        if (strcmp(func->text, node->text) == 0) return dot ? dot + 1 : define->name;
+        if (is_called(syntax, func, node->text)) return define->name;
+    }
+    return NULL;
+}
+
 typedef VEC(Tunable) TunableVec;
 
 static void add_tunable(Sema *s, const Node *kernel, const Node *tunable, TunableVec *all) {

@@ -78,17 +78,12 @@ typedef struct Run {
     bool complete;         // every choice so far
 } Run;
 
-// What follows `gemm.` of `gemm.E`, which is that kernel's alone; NULL: the define is not, or another's.
-static const char *own_name(const Test *test, const Define *define) {
-    size_t length = strlen(test->name);
-    bool own = strncmp(define->name, test->name, length) == 0 && define->name[length] == '.';
-    return own ? define->name + length + 1 : NULL;
-}
-
-static bool is_overridden(const TestChoice *choice, const Test *test, const char *name) {
-    for (int i = 0; i < choice->define_count; i++) {
-        const char *own = own_name(test, &choice->defines[i]);
-        if (own && strcmp(own, name) == 0) return true;
+// `gemm.E` is for one kernel, instead of `E`.
+static bool is_overridden(const Run *run, const Test *test, const Define *define) {
+    for (int i = 0; i < run->choice->define_count; i++) {
+        const Define *other = &run->choice->defines[i];
+        const char *name = syntax_define_for(run->loader->syntax, test, other);
+        if (name && other->name != name && strcmp(name, define->name) == 0) return true;
     }
     return false;
 }
@@ -98,9 +93,9 @@ static void print_label(const Run *run, const Test *test, StrBuf *out) {
     int shown = test->bindings.count;
     for (int i = 0; i < run->choice->define_count; i++) {
         const Define *define = &run->choice->defines[i];
-        const char *own = own_name(test, define), *name = own ? own : define->name;
-        bool applies = own || (!strchr(name, '.') && !is_overridden(run->choice, test, name));
-        if (applies) sb_printf(out, "%s%s = %s", shown++ ? ", " : "", name, define->value);
+        const char *name = syntax_define_for(run->loader->syntax, test, define);
+        if (name && !is_overridden(run, test, define))
+            sb_printf(out, "%s%s = %s", shown++ ? ", " : "", name, define->value);
     }
     sb_char(out, ')');
 }
