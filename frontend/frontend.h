@@ -84,6 +84,11 @@ int syntax_tunables(Syntax *syntax, Arena *arena, int define_count, const Define
 // The types that -D gives a kernel's compile-time names, as "E=f16,F=f32"; without those that they have anyway. "": there are none.
 const char *syntax_types_given(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel);
 
+// Where a kernel is made for several types, as its tests ask: the names of types that no define sets, each with the usual one as its
+// value, or NULL where it has no list. Returns their number.
+int syntax_usual_types(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel,
+                       const Define **out);
+
 // What the file declares, as written, in JSON: consts, and kernels and programs with their compile-time names, tunables and
 // parameters. docs/reference/launch-plan.md has the format.
 void syntax_declarations(const Syntax *syntax, StrBuf *out);

@@ -250,6 +250,29 @@ bool types_differ(int count, const ChoiceVec *all) {
     return false;
 }
 
+int syntax_usual_types(Syntax *syntax, Arena *arena, int count, const Define *defines, const char *kernel,
+                       const Define **out) {
+    ElaborateOptions options = {.define_count = count, .defines = defines};
+    Sema *s = sema_new(syntax, arena, syntax->failure, syntax->sink, &options);
+    int at = item_named(syntax, kernel), diags = diag_count(syntax->sink);
+    const Node *func = at < 0 ? NULL : syntax->items.items[at].node;
+    const ChoiceVec *all;
+    VEC(Define) types = {0};
+    int made = func ? combinations(s, func, &all) : 0;
+    bool several = made > 1 && types_differ(made, all);
+    for (int i = 0; several && i < func->kids[0]->count; i++) {
+        const Node *cparam = func->kids[0]->kids[i];
+        if (!is_type_param(cparam) || define_of_own(s, kernel, cparam->text)) continue;
+        Type type = usual_type(s, func, cparam);
+        Define define = {arena_printf(arena, "%s.%s", kernel, cparam->text),
+                         type == TYPE_NONE ? NULL : type_text(type)};
+        vec_push(arena, &types, define);
+    }
+    diag_truncate(syntax->sink, diags);
+    *out = types.items;
+    return types.count;
+}
+
 static void put_word(StrBuf *name, const char *text) {
     for (; *text; text++) {
         bool plain = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');

@@ -54,6 +54,8 @@ static bool choose_kernel(Tuning *t) {
     int count = syntax_tunables(s->loader.syntax, t->tool->arena, s->define_count, s->defines, &all);
     int64_t combinations = 1;
     if (!s->only && count > 0) s->only = all[0].kernel;
+    subject_types(s);   // the lists of tunables may depend on them
+    count = syntax_tunables(s->loader.syntax, t->tool->arena, s->define_count, s->defines, &all);
     for (int i = 0; i < count; i++) {
         bool seen = strcmp(all[i].kernel, s->only) != 0 || is_defined(s, all[i].kernel, all[i].name);
         for (int k = 0; k < t->tunables.count; k++) seen |= strcmp(t->tunables.items[k].name, all[i].name) == 0;

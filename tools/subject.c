@@ -40,8 +40,24 @@ static const Func *entry_named(const Module *module, const char *name) {
     return module_func(module, name);
 }
 
+const char *subject_types(Subject *s) {
+    const Define *types;
+    int count = s->only
+                    ? syntax_usual_types(s->loader.syntax, s->tool->arena, s->define_count, s->defines, s->only, &types)
+                    : 0;
+    const char *open = NULL;
+    Define *all = NEW_ARRAY(s->tool->arena, Define, s->define_count + count + 1);
+    for (int i = 0; i < s->define_count; i++) all[i] = s->defines[i];
+    for (int i = 0; i < count; i++) {
+        if (types[i].value) all[s->define_count++] = types[i];
+        else open = types[i].name;
+    }
+    s->defines = all;
+    return open;
+}
+
 bool subject_choose(Subject *s) {
-    const char *only = s->only;
+    const char *only = s->only, *open = subject_types(s);
     s->module = load_module(&s->loader, s->tool->arena, s->define_count, s->defines, only);
     if (!s->module) return false;
     const Func *found = only ? entry_named(s->module, only) : NULL;
@@ -49,7 +65,8 @@ bool subject_choose(Subject *s) {
         const Func *func = entry_named(s->module, s->module->funcs.items[i]->name);
         if (!found || (found->kind == FUNC_KERNEL && func->kind == FUNC_PROGRAM)) found = func;
     }
-    if (!found) diag(s->tool->sink, (Span){0}, T_NO_ENTRY, only ? only : "");
+    Diag *d = found ? NULL : diag(s->tool->sink, (Span){0}, T_NO_ENTRY, only ? only : "");
+    if (d && open) diag_note(d, "it is made for the types of its tests: choose one, as in -D %s=f16", open);
     s->func = found;
     return found != NULL;
 }
@@ -93,6 +110,10 @@ bool subject_code(Subject *s, const Plan **plan, const void **cubin) {
     Ask asked;
     RecordValues shape = bench_shape(tool->arena, s->func, s->args);
     if (!ask_open(tool, s->path, s->loader.target, &asked) || !ask_record(tool, s->path, &asked)) return false;
+    TilecDefine *defines = NEW_ARRAY(tool->arena, TilecDefine, s->define_count + 1);
+    for (int i = 0; i < s->define_count; i++) defines[i] = (TilecDefine){s->defines[i].name, s->defines[i].value};
+    asked.request.define_count = s->define_count;
+    asked.request.defines = defines;
     asked.request.for_shape = true;
     asked.request.shape_count = shape.count;
     asked.request.shape = shape.items;

@@ -19,6 +19,9 @@ typedef struct Subject {
 
 // Reads the first operand, a file, for the device or the emulator. False: reported.
 bool subject_open(Tool *tool, bool on_gpu, Subject *out);
+// Of the function `only`: adds the usual types to the defines where tests have several. Returns a name of types that has no usual one,
+// as "kernel.E"; NULL: none.
+const char *subject_types(Subject *subject);
 // Sets `module` and `func`. False: reported.
 bool subject_choose(Subject *subject);
 // Sets `args`, from the operands after the first. False: reported.
