@@ -1,4 +1,4 @@
-// Tensor-core instructions of one warp: mma.sync (PTX ISA, "Matrix fragments for mma.m16n8k8 / k16 / k32").
+// Tensor-core instructions of one warp: mma.sync (PTX ISA, "Matrix fragments for mma.m16n8k8 / k16 / k32" and ".m8n8k4").
 //
 // In all of them a lane is (group, member): group = lane / 4 is a row of A and C and a column of B, member = lane % 4 a
 // place along the other side. A 32-bit register holds elements that are neighbours along k (along n for C):
@@ -9,7 +9,7 @@
 //
 // so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8
 // rows, +8 columns). tf32 has one element a register, 8-bit types have four. The instruction with half of k lacks the
-// last value digit.
+// last value digit. That of f64 lacks the upper rows, too, and has an element in two registers.
 #include "target/target.h"
 #include <string.h>
 
@@ -28,6 +28,7 @@ const MatrixFacts matrix_facts = {.rows = 8, .row_bytes = 16, .byte_rows = 16};
 #define A_8_HALF "((4,8),(4,2)):((4@1,1@0),(1@1,8@0))"
 #define B_8_HALF "((4,8),4):((4@1,1@0),1@1)"
 #define C_ANY "((4,8),(2,2)):((2@1,1@0),(1@1,8@0))"
+#define C_8_ROWS "((4,8),2):((2@1,1@0),1@1)"
 
 // Of equal types the longest k comes first. Operands of tf32 are f32 in registers.
 static const MmaInfo rows[] = {
@@ -39,6 +40,7 @@ static const MmaInfo rows[] = {
     {"m16n8k8_f16_f16", 16, 8, 8, "f16", "f16", "f16", A_16_HALF, B_16_HALF, C_ANY, FEATURE_MMA},
     {"m16n8k8_f32_tf32", 16, 8, 8, "tf32", "tf32", "f32", A_32, B_32, C_ANY, FEATURE_MMA},
     {"m16n8k4_f32_tf32", 16, 8, 4, "tf32", "tf32", "f32", A_32_HALF, B_32_HALF, C_ANY, FEATURE_MMA},
+    {"m8n8k4_f64_f64", 8, 8, 4, "f64", "f64", "f64", B_32_HALF, B_32_HALF, C_8_ROWS, FEATURE_MMA},
     {"m16n8k32_i32_i8", 16, 8, 32, "i8", "i8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
     {"m16n8k16_i32_i8", 16, 8, 16, "i8", "i8", "i32", A_8_HALF, B_8_HALF, C_ANY, FEATURE_MMA},
     {"m16n8k32_i32_u8", 16, 8, 32, "u8", "u8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},

@@ -287,7 +287,8 @@ static void test_mma_table(void **state) {
         Type c_type = type_named(info->c_type);
         Buf *a = local_buf(&k, "a", SCOPE_LOCAL, a_type, info->m * info->k / 32);
         Buf *b = local_buf(&k, "b", SCOPE_LOCAL, a_type, info->n * info->k / 32);
-        Buf *c = local_buf(&k, "c", SCOPE_LOCAL, c_type, info->m * info->n / 32);
+        int sums = info->m * info->n / 32;
+        Buf *c = local_buf(&k, "c", SCOPE_LOCAL, c_type, sums);
         int n = 16 / type_bytes(a_type), all = info->m * info->k / 32;
         if (n > all) n = all;
         for (int from = 0; from < all; from += n) {
@@ -295,9 +296,9 @@ static void test_mma_table(void **state) {
         }
         Arg of_b = arg_value(word(&u, info->n * info->k / 32));
         DO(&u, OP_VLOAD, at(&u, b, 0), at_thread(&u, in_of(&u, a_type), n), of_b);
-        DO(&u, OP_VLOAD, at(&u, c, 0), at_thread(&u, in_of(&u, c_type), 4), arg_value(word(&u, 4)));
+        DO(&u, OP_VLOAD, at(&u, c, 0), at_thread(&u, in_of(&u, c_type), sums), arg_value(word(&u, sums)));
         DO(&u, OP_MMA, arg_name(info->name), at(&u, a, 0), at(&u, b, 0), at(&u, c, 0));
-        DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, c_type), 4), at(&u, c, 0), arg_value(word(&u, 4)));
+        DO(&u, OP_VSTORE, at_thread(&u, out_of(&u, c_type), sums), at(&u, c, 0), arg_value(word(&u, sums)));
         everywhere(&k, &failure, info->feature);
     }
 }

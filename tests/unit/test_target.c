@@ -61,7 +61,7 @@ static void fragments_own_each_element(void **state) {
         owns_each(*state, row->b_layout, row->n, row->k);
         owns_each(*state, row->c_layout, row->m, row->n);
     }
-    assert_int_equal(count, 20);
+    assert_int_equal(count, 21);
     assert_null(mma_named("m16n8k16"));
 }
 
@@ -86,6 +86,17 @@ static void fragments_of_16_bits(void **state) {
             expect_at(*state, mma->b_layout, lane, i, group, member * 2 + (i & 1) + (i >= 2 ? 8 : 0));
         for (int i = 0; i < 4; i++)
             expect_at(*state, mma->c_layout, lane, i, i < 2 ? group : group + 8, member * 2 + (i & 1));
+    }
+}
+
+// "... mma.m8n8k4 with .f64 floating point type".
+static void fragments_of_64_bits(void **state) {
+    const MmaInfo *mma = mma_named("m8n8k4_f64_f64");
+    for (int lane = 0; lane < 32; lane++) {
+        int group = lane >> 2, member = lane % 4;
+        expect_at(*state, mma->a_layout, lane, 0, group, member);
+        expect_at(*state, mma->b_layout, lane, 0, group, member);
+        for (int i = 0; i < 2; i++) expect_at(*state, mma->c_layout, lane, i, group, member * 2 + i);
     }
 }
 
@@ -197,11 +208,17 @@ static void paired_operands_agree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_ARENA(targets_are_listed_and_found),      IN_ARENA(features_have_names),
-        IN_ARENA(fragments_own_each_element),        IN_ARENA(fragments_of_16_bits),
-        IN_ARENA(fragments_of_32_and_8_bits),        IN_ARENA(instructions_are_found_by_type_and_target),
-        IN_ARENA(warpgroup_instructions_have_names), IN_ARENA(paired_operands_agree),
-        IN_ARENA(columns_of_two_instructions),       IN_ARENA(paired_operands_agree),
+        IN_ARENA(targets_are_listed_and_found),
+        IN_ARENA(features_have_names),
+        IN_ARENA(fragments_own_each_element),
+        IN_ARENA(fragments_of_16_bits),
+        IN_ARENA(fragments_of_64_bits),
+        IN_ARENA(fragments_of_32_and_8_bits),
+        IN_ARENA(instructions_are_found_by_type_and_target),
+        IN_ARENA(warpgroup_instructions_have_names),
+        IN_ARENA(paired_operands_agree),
+        IN_ARENA(columns_of_two_instructions),
+        IN_ARENA(paired_operands_agree),
     };
     return run(tests);
 }
