@@ -27,6 +27,21 @@ static bool gather_fills(const Stmt *loop, const Buf *buf) {
     return true;
 }
 
+bool fills_slot(const Stmt *stmt, void *user) {
+    CopyOp copy;
+    int64_t known;
+    if (!is_global_to_shared_copy(stmt) || !match_copy(stmt, &copy) || (user && copy.dst->buf != user)) return false;
+    for (int d = copy.dst->buf->stage_dims; d < copy.dst->count; d++)
+        if (!copy.dst->dims[d].extent && !expr_const(copy.dst->dims[d].start, &known)) return true;
+    return false;
+}
+
+const char *partial_fill_problem(const Block *around, const Buf *buf) {
+    return block_any(around, fills_slot, (void *)buf)
+               ? "the source fills slots of a tile by an index: a `pipelined` loop makes them, of a tile without that dim"
+               : "the copy fills only a part of its tile: copy the other pieces next to it, or declare a buffer for each";
+}
+
 bool fills_whole(const Stmt *copy, const Buf *buf) {
     if (copy->kind == STMT_IF)
         return fills_whole(branch_load(&copy->if_.then), buf) && fills_whole(branch_load(&copy->if_.otherwise), buf);

@@ -23,6 +23,10 @@ Buf *loaded_tile(const Stmt *stmt);
 const Stmt *branch_load(const Block *branch);   // the load of a branch that has nothing else but names; NULL
 // It fills the whole buffer (its whole slot, once there are slots).
 bool fills_whole(const Stmt *copy, const Buf *buf);
+// One of several slots that the source has, by an index that changes; `user`: of this buffer, or NULL.
+bool fills_slot(const Stmt *stmt, void *user);
+// What a remark says of a copy that fills only a part of the buffer, in the block `around`.
+const char *partial_fill_problem(const Block *around, const Buf *buf);
 // The last of the loads, from statement `at` on, that between them fill the buffer: `at` where it fills all of it. Else they are
 // copies to pieces that do not overlap, with scalars between them. -1: they leave some of it out.
 int fill_end(const Block *block, int at, const Buf *buf);

@@ -81,8 +81,7 @@ static const char *body_problem(MultiBuffer *m, const Block *body, const Stmt *l
     const Block *block = filling_block(m, body, buf);
     EXPECT(m->context->failure, block, "no copy in the body fills '%s'", buf->name);
     int at = first_fill(m, block, buf), end = fill_end(block, at, buf);
-    if (end < 0)
-        return "the copy fills only a part of it: copy the other pieces next to it, or declare a buffer for each";
+    if (end < 0) return partial_fill_problem(block, buf);
     for (int i = 0; i < block->count; i++) {
         const Stmt *stmt = block->items[i];
         if (i < at && stmt_touches(m->arena, stmt, buf))

@@ -421,7 +421,7 @@ static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
     case STMT_CALL:
         if (!is_work(stmt->call.op) || stmt->call.is_async) return "the kernel contains explicit synchronization";
         if (is_global_to_shared_copy(stmt) && plan->partial && !fills_whole(stmt, copy_of(stmt).dst->buf))
-            return "a copy fills only a part of its tile: copy the other pieces next to it, or declare a buffer for each";
+            return partial_fill_problem(&plan->grid->grid.body, copy_of(stmt).dst->buf);
         if (is_call(stmt, OP_GEMM)) add_product(plan, stmt);
         return NULL;
     default: return NULL;
@@ -707,7 +707,13 @@ static const char *loads_ahead_problem(RolePlan *plan) {
     if (plan->pipelined) return NULL;
     if (single)
         return because(plan, single, "its `pipelined` loop has one stage, and loads nothing ahead: give it two");
-    return loop ? because(plan, loop, "no loop loads its tiles ahead: use `pipelined`") : "no loop loads its tiles";
+    if (!loop) return "no loop loads its tiles";
+    return because(
+        plan, loop,
+        below_any(loop, fills_slot, NULL)
+            ? "no loop loads its tiles ahead, but fills slots by an index: a `pipelined` loop makes slots, of tiles "
+              "without that dim"
+            : "no loop loads its tiles ahead: use `pipelined`");
 }
 
 static const Stmt *largest_fragment(const Func *kernel, const Target *target) {
