@@ -154,19 +154,19 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           ("gemm_grouped BM=128 BN=64 BK=64 STAGES=2", "sm_90a", False, 23, "bulk_commit();"): JOINED,
           ("pairs", "sm_90a", False, 26, "bulk_commit();"): JOINED,
           **{("gemm_fp8 BM=128 BN=64 STAGES=2 BK=128" + variant, "sm_90a", False, number, "bulk_commit();"): JOINED
-             for variant, number in (("", 23), (" (one of several)", 28))},
+             for variant, number in (("", 23), (" (one of several)", 32))},
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
-          ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 9, "wgmma_commit();"): JOINS,
+          ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 15, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 18, "wgmma_wait(1);"): OWN_REGISTERS,
           **{(f"converted {defines}", "sm_90a", False, number, "wgmma_commit();"): JOINS
-             for defines, number in (("X=2 Y=1 BN=128", 14), ("X=2 Y=2 BN=64", 15), ("X=2 Y=2 BN=64", 37))},
+             for defines, number in (("X=2 Y=1 BN=128", 20), ("X=2 Y=2 BN=64", 27), ("X=2 Y=2 BN=64", 49))},
           **{(f"halves BN={bn} BM=32", "sm_90a", False, number, "wgmma_commit();"): JOINS for bn, number in ((64, 13), (64, 27), (128, 13))},
           ("halves BN=128 BM=32", "sm_90a", False, 18, "wgmma_wait(1);"): OWN_REGISTERS,
           ("halves BN=128 BM=32", "sm_90a", False, 31,
            "mbarrier_arrive(As_empty[i64(As_slot + (As_slot <= 0 ? i32(3) : i32(-1)))]);"): "a CTA computes one tile, whose last slots nothing fills again",
-          ("gated", "sm_90a", False, 13, "mbarrier_wait(Bs_empty[i64(Bs_slot)], Bs_parity);"): "the last arrivals at Gs come behind those at Bs",
-          ("gated", "sm_90a", False, 20, "wgmma_commit();"): JOINS,
+          ("gated", "sm_90a", False, 31, "mbarrier_wait(Bs_empty[i64(Bs_slot)], Bs_parity);"): "the last arrivals at Gs come behind those at Bs",
+          ("gated", "sm_90a", False, 38, "wgmma_commit();"): JOINS,
           ("products", "sm_90a", False, 13, "bulk_wait(0);"): SINGLE_STORE,
           ("products", "sm_90a", False, 14, "barrier();"): SINGLE_STORE,
           ("products", "sm_90a", False, 38, "barrier();"): WHOLE,
@@ -741,11 +741,34 @@ def keys_of(title, target, text, match, position):
     return [(name, target, title.endswith("fallback)"), position, match.group(0)) for name in names]
 
 
-def tells_no_other(kernel, statement):
-    """An arrival at the loading CTA along a name of the grid along which the first of the kernel's clusters, which runs, has one CTA."""
+def end_of_block(text, start):
+    """Behind the brace that closes the one before `start`."""
+    depth = 1
+    for brace in re.compile("[{}]").finditer(text, start):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return brace.end()
+    return len(text)
+
+
+def is_idle(kernel, statement, at):
+    """What the first of the kernel's clusters, which runs, leaves out: a branch for clusters that share loads or for others, and an
+    arrival at the loading CTA along a name of the grid along which it has one CTA. `at`: of the statement, in the kernel's text."""
     first = re.search(r"@cluster\((\d+), (\d+)\)", kernel)
-    return bool(first) and ((first[2] == "1" and "place_1 * cluster_extent(0)" in statement) or
-                            (first[1] == "1" and statement.endswith("cluster_rank() - place);")))
+    if not first:
+        return False
+    alone = [extent == "1" for extent in first.groups()]
+    if (alone[1] and "& last_place_1)" in statement) or (alone[0] and "& last_place)" in statement):
+        return True
+    for branch in re.finditer(r"if \(((?:1 < cluster_extent\(\d\)(?: \|\| )?)+)\) \{", kernel):
+        shares = not all(alone[int(name)] for name in re.findall(r"cluster_extent\((\d)\)", branch[1]))
+        end = end_of_block(kernel, branch.end())
+        other = re.compile(r"\s*else \{").match(kernel, end)
+        if branch.end() <= at < end:
+            return not shares
+        if other and other.end() <= at < end_of_block(kernel, other.end()):
+            return shares
+    return False
 
 
 def excuse_of(title, target, text, match, position):
@@ -758,7 +781,8 @@ def excuse_of(title, target, text, match, position):
     # Threads of the CTA and, behind a cluster barrier, of its peers see an mbarrier without the fence.
     fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
     proof = next((PROOFS[key] for key in keys if key in PROOFS), None)
-    kinds = between or empty or fenced or arrives_alone(text, match) or tells_no_other(kernel, match.group(0))
+    kinds = between or empty or fenced or arrives_alone(text, match)
+    kinds = kinds or (own and is_idle(kernel, match.group(0), match.start() - own.start()))
     return proof or (NOT_SHOWN if NOT_SHOWN.intersection(keys) else bool(kinds))
 
 
