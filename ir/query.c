@@ -271,7 +271,7 @@ bool is_single_thread(const Stmt *stmt) {
 }
 
 // A read of a peer's memory is the same for all threads: no CTA writes it before the next barrier. `any` is each warp's.
-static bool is_effect(const Expr *expr, const void *what) {
+bool is_joint_effect(const Expr *expr, const void *what) {
     (void)what;
     return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_PEER &&
            expr->call.op != OP_CLUSTER_RANK && expr->call.op != OP_ANY;
@@ -279,5 +279,5 @@ static bool is_effect(const Expr *expr, const void *what) {
 
 bool binds_effect(const Stmt *stmt) {
     bool binds = stmt->kind == STMT_LET || stmt->kind == STMT_VAR || stmt->kind == STMT_ASSIGN;
-    return binds && stmt->let.value && any_expr(stmt->let.value, is_effect, NULL);
+    return binds && stmt->let.value && any_expr(stmt->let.value, is_joint_effect, NULL);
 }

@@ -116,6 +116,8 @@ bool expr_calls(const Expr *expr, OpId op);
 
 // ---- outside of thread regions: what one thread of the CTA (or role) executes ----
 bool is_single_thread(const Stmt *stmt);   // a store, an operation on memory, print
+bool is_joint_effect(const Expr *expr,
+                     const void *what);   // for any_expr: an operation that one thread executes for all
 bool binds_effect(const Stmt *stmt);    // a let, var or assignment of such an operation's result, which all threads get
 Expr *expr_divisor(const Expr *expr);   // of an integer division, where it is no constant; NULL: none
 bool expr_divides(const Expr *expr);    // it, or what it is made of, divides by what may be 0

@@ -78,7 +78,7 @@ bool is_zero_fill(const Stmt *stmt) {
 
 bool has_effect(const Expr *expr, const void *what) {
     (void)what;
-    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op);
+    return expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_CLUSTER_RANK;
 }
 
 bool is_computed(const Expr *expr, const void *what) {

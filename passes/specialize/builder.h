@@ -72,8 +72,7 @@ typedef struct RoleBuilder {
 // Ping-pong: the largest number of consumers; registers of a thread for addresses and counters.
 enum { PINGPONG_MOST = 2, PINGPONG_ROOM = 32 };
 
-const Stmt *pipelined_loop(const Stmt *grid);   // the first one of its body; NULL: none
-bool meets_behind(const Stmt *grid);            // there is one, and the CTAs of clusters meet only behind it
+const Stmt *pipelined_loop(const Stmt *grid);                   // the first one of its body; NULL: none
 typedef enum { LOADS_ALL, LOADS_WAITING, LOADS_AHEAD } Loads;   // AHEAD: `@independent` tensors
 int64_t loaded_bytes(const Func *kernel, const Stmt *loop, Loads loads);
 

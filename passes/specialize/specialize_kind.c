@@ -75,11 +75,6 @@ const Stmt *pipelined_loop(const Stmt *grid) {
     return NULL;
 }
 
-bool meets_behind(const Stmt *grid) {
-    const Stmt *loop = pipelined_loop(grid);
-    return loop && !meets_early(grid, loop);
-}
-
 // The loop, if the kernel is one loop of loads and MMAs only; else NULL. (Why: ws_analyze gives the reason that counts.)
 static const Stmt *only_loop(Arena *arena, const Target *target, const Func *kernel) {
     const Stmt *grid = func_grid(kernel);

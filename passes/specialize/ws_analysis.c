@@ -433,10 +433,8 @@ static bool is_ordered(const Expr *expr, const void *what) {
     return expr->kind == EXPR_CALL && between_blocks(expr->call.op);
 }
 
-// (`any` asks each warp about its own elements.)
-static bool is_effect(const Expr *expr, const void *what) {
-    bool effect = expr->kind == EXPR_CALL && !op_is_pure(expr->call.op) && expr->call.op != OP_ANY;
-    return effect && !is_ordered(expr, what);
+static bool is_sync(const Expr *expr, const void *what) {
+    return is_joint_effect(expr, what) && !is_ordered(expr, what);
 }
 
 static const Buf *written_tile(const RolePlan *plan, const Stmt *stmt) {
@@ -469,7 +467,7 @@ static const char *stmts_problem(RolePlan *plan) {
             continue;
         }
         const char *problem = stmt_problem(plan, stmt);
-        if (!problem && stmt_any_own_expr(stmt, is_effect, NULL))
+        if (!problem && stmt_any_own_expr(stmt, is_sync, NULL))
             problem = "the kernel contains explicit synchronization";
         if (problem) return because(plan, stmt, problem);
     }
@@ -624,12 +622,37 @@ static const char *transpose_problem(RolePlan *plan) {
     return NULL;
 }
 
+static bool is_peer_read(const Expr *expr, const void *plan) {
+    return is_expr_call(expr, OP_PEER) && tile_of(plan, expr->call.args[OPERAND_INDEX(PEER, x)].region->buf);
+}
+
+// A barrier of the cluster waits for all threads that have not ended: those that load end behind their last load. It
+// does not wait until what they have started has landed.
+static const char *meeting_problem(RolePlan *plan) {
+    const Stmt *met = NULL;
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
+        bool repeats = (stmt->kind == STMT_WHILE || is_thread_loop(stmt)) && below_any(stmt, loads_tile, NULL);
+        const Block *body = stmt->kind == STMT_WHILE ? &stmt->while_.body : &stmt->loop.body;
+        if (!met && repeats) met = block_first_call(body, OP_CLUSTER_BARRIER);
+        if (met && (repeats || filled_tile(plan, stmt)))
+            return because(plan, met,
+                           "the CTAs of its cluster meet before its last load: let each `cluster_barrier` stand behind "
+                           "all loops and copies that load");
+        if (!met && is_call(stmt, OP_CLUSTER_BARRIER)) met = stmt;
+        if (stmt_any_own_expr(stmt, is_peer_read, plan))
+            return because(plan, stmt,
+                           "another CTA reads a tile that is loaded: copy it to another `shared` buffer for that");
+    }
+    return NULL;
+}
+
 static const char *plan_problem(RolePlan *plan, const Func *kernel) {
     const char *problem = stmts_problem(plan);
     if (!problem && !plan->rows && plan->other) problem = plan->other, plan->at = plan->other_at;
     else if (!problem && !plan->rows) problem = "it has no gemm";
     if (!problem) problem = copies_problem(plan);
     if (!problem) problem = memory_problem(plan, kernel);
+    if (!problem) problem = meeting_problem(plan);
     return problem || !plan->transposes ? problem : transpose_problem(plan);
 }
 
@@ -730,9 +753,6 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     *plan = (RolePlan){.arena = arena, .target = target, .grid = func_grid(kernel)};
     if (!target_has(target, FEATURE_TMA) || !target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (!plan->grid) return "it has no grid";
-    if (func_cluster(kernel) > 1 && (!meets_behind(plan->grid) || !loads_in_one_loop(target, kernel)))
-        return because(plan, plan->grid,
-                       "its CTAs form clusters, and it is not one loop of loads by TMA and then a meeting");
     find_ranges(plan, &plan->grid->grid.body, false, false);
     const char *problem = loads_ahead_problem(plan);
     if (!problem) problem = plan_problem(plan, kernel);
