@@ -730,13 +730,17 @@ static const char *loads_ahead_problem(RolePlan *plan) {
     if (plan->pipelined) return NULL;
     if (single)
         return because(plan, single, "its `pipelined` loop has one stage, and loads nothing ahead: give it two");
-    if (!loop) return "no loop loads its tiles";
-    return because(
-        plan, loop,
-        below_any(loop, fills_slot, NULL)
-            ? "no loop loads its tiles ahead, but fills slots by an index: a `pipelined` loop makes slots, of tiles "
-              "without that dim"
-            : "no loop loads its tiles ahead: use `pipelined`");
+    if (loop)
+        return because(
+            plan, loop,
+            below_any(loop, fills_slot, NULL)
+                ? "no loop loads its tiles ahead, but fills slots by an index: a `pipelined` loop makes slots, of tiles "
+                  "without that dim"
+                : "no loop loads its tiles ahead: use `pipelined`");
+    FOR_EACH_STMT (stmt, body)
+        if (loaded_tile(stmt))
+            return because(plan, stmt, "its tiles are loaded in one step: load them in several, of a `pipelined` loop");
+    return "no loop loads its tiles";
 }
 
 static const Stmt *largest_fragment(const Func *kernel, const Target *target) {

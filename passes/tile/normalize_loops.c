@@ -14,6 +14,7 @@
 // Each of these steps is one rewrite below:
 //
 //     unrolling        `unroll` over loads of tiles and products is expanded, and a short `for` of products of slices
+//     single steps     a loop of one iteration within another is its body, and the other one loads ahead
 //     unit steps       iterators go by 1, and those with a step from 0
 //     coalescing       a nest whose indices are those of one loop is that loop
 //     induction        a `var` that each iteration adds a constant to is a multiple of the iterator
@@ -103,6 +104,49 @@ static void expand(Arena *arena, Block *block, int at) {
     clone_iterations(arena, block->items[at], &all);
     block_remove(block, at);
     for (int i = 0; i < all.count; i++) block_insert(arena, block, at + i, all.items[i]);
+}
+
+// ---- loops of one iteration ----
+
+static bool is_single(const Stmt *stmt) {
+    return moves_tiles(stmt) && stmt->loop.count == 1 && iter_count(&stmt->loop.iters[0]) == 1;
+}
+
+// One iteration, by what is known of its bounds.
+static void bound_single(void *changed, Stmt *loop, const Facts *facts) {
+    if (!moves_tiles(loop) || loop->loop.count != 1 || is_single(loop)) return;
+    Arena *arena = facts_arena(facts);
+    Iter *iter = &loop->loop.iters[0], one = *iter;
+    one.end = e_add(arena, iter->begin, iter->step);
+    bool some = iter_count(&one) == 1 && prove(facts, e_lt(arena, iter->begin, iter->end));
+    if (!some || !prove(facts, e_ge(arena, one.end, iter->end))) return;
+    *iter = one;
+    *(bool *)changed = true;
+}
+
+static bool is_longer(const Stmt *stmt, void *unused) {
+    (void)unused;
+    return is_loop(stmt, LOOP_PIPELINED) && !is_single(stmt);
+}
+
+// Those of the loop's own body are expanded. What they load ahead, the loop does.
+static bool open_singles(Arena *arena, Stmt *loop, Block *body) {
+    bool changed = false;
+    for (int i = 0; i < body->count; i++) {
+        const Stmt *stmt = body->items[i];
+        if (is_single(stmt)) {
+            bool ahead = is_loop(stmt, LOOP_PIPELINED) && is_loop(loop, LOOP_SERIAL) && loop->loop.count == 1;
+            if (ahead && !block_any(&loop->loop.body, is_longer, NULL)) {
+                loop->loop.kind = LOOP_PIPELINED;
+                loop->loop.stages = stmt->loop.stages;
+            }
+            expand(arena, body, i--);
+            changed = true;
+        } else if (stmt->kind == STMT_IF) {
+            FOR_EACH_BODY (inner, stmt) changed |= open_singles(arena, loop, inner);
+        }
+    }
+    return changed;
 }
 
 // ---- unit steps ----
@@ -528,9 +572,9 @@ static bool normalize_block(Arena *arena, Func *kernel, Block *block) {
         }
         if (!moves_tiles(stmt)) continue;
         int count = block->count;
-        bool rewritten = take_unit_steps(arena, stmt) || coalesce(arena, stmt) || induce_all(arena, kernel, block, i) ||
-                         open_guard(arena, stmt) || go_first(arena, kernel, block, i) ||
-                         hoist_declarations(arena, block, i);
+        bool rewritten = open_singles(arena, stmt, &stmt->loop.body) || take_unit_steps(arena, stmt) ||
+                         coalesce(arena, stmt) || induce_all(arena, kernel, block, i) || open_guard(arena, stmt) ||
+                         go_first(arena, kernel, block, i) || hoist_declarations(arena, block, i);
         changed |= rewritten;
         if (rewritten) i = i + block->count - count - 1;   // the loop again
     }
@@ -540,6 +584,7 @@ static bool normalize_block(Arena *arena, Func *kernel, Block *block) {
 bool normalize_loops(Arena *arena, Func *kernel) {
     if (!has_free_form(kernel)) return false;
     bool changed = false, again;
+    kernel_walk(arena, kernel, bound_single, &changed);
     do {
         bool normal = normalize_block(arena, kernel, &kernel->body), bound = bound_loops(arena, kernel);
         again = normal || bound;
