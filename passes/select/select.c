@@ -246,7 +246,7 @@ static bool begins_inside(const Facts *facts, const Region *to) {
 }
 
 static const KernelUses *uses_in(Selector *s) {
-    if (!s->uses) s->uses = kernel_uses_new(s->arena, s->kernel);
+    if (!s->uses) s->uses = kernel_uses_new(s->arena, s->target, s->kernel);
     return s->uses;
 }
 

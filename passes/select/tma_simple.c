@@ -22,11 +22,13 @@
 #include "passes/analysis/kernel_walk.h"
 #include "passes/analysis/tile_loop.h"
 #include "passes/cost/occupancy.h"
+#include "passes/layout/shared_lifetimes.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "passes/select/bulk.h"
 #include "passes/select/tma.h"
 #include "passes/select/tma_reduce.h"
 #include "support/numbers.h"
+#include <limits.h>
 
 enum { LEAST_VECTORS = 2 };   // that each thread would copy by cp.async
 
@@ -63,6 +65,7 @@ struct KernelUses {
     const Func *kernel;
     const char *problem;    // why the CTA copies nothing by TMA; NULL: it may
     Map *tiles, *tensors;   // Buf -> TileUses, TensorUses
+    bool full;              // shared memory: no mbarrier fits
     Map *received;   // handles of slots that a group has received: what it writes there is over before the next copy
 };
 
@@ -131,9 +134,52 @@ static void find_tensors(Arena *arena, const KernelUses *uses) {
     }
 }
 
-const KernelUses *kernel_uses_new(Arena *arena, const Func *kernel) {
+// ---- space ----
+
+static int64_t slots_of(const Occupancy *estimate, const Buf *buf) {
+    VEC_EACH (const OccupancyBuffer, b, &estimate->buffers)
+        if (b->buf == buf) return b->stages;
+    return 1;
+}
+
+// With slots, in whole periods of the panels: other buffers may end between. Small ones live throughout (swizzle-allocation).
+static void place_life(const Target *target, const Occupancy *estimate, SharedLifetime *life) {
+    int64_t period = (int64_t)tma_facts.spans[0] * tma_facts.swizzle_rows;
+    life->bytes = buf_space(life->buf) * slots_of(estimate, life->buf) * life->members;
+    if (life->bytes <= target->line_bytes && life->first >= 0) life->first = 0, life->last = INT_MAX;
+    if (life->bytes >= period) life->bytes = ceil_div(life->bytes, period) * period;
+}
+
+static int64_t bytes_at(const SharedLifetimes *lifetimes, int time) {
+    int64_t bytes = 0;
+    VEC_EACH (const SharedLifetime, life, &lifetimes->items)
+        if (life->first >= 0 && life->first <= time && time <= life->last) bytes += life->bytes;
+    return bytes;
+}
+
+// What lives at any one time leaves space for an mbarrier for each slot that is loaded. (Operands in fragments that go
+// through shared memory have no buffers yet.)
+static bool leaves_space(Arena *arena, const Target *target, const Func *kernel) {
+    Occupancy estimate = occupancy_estimate(arena, kernel, target);
+    SharedLifetimes lifetimes = shared_lifetimes(arena, kernel);
+    int64_t throughout = 0, most = 0;
+    VEC_EACH (const OccupancyBuffer, b, &estimate.buffers) {
+        if (b->buf->scope == SCOPE_FRAGMENT) throughout += b->bytes;
+        else if (b->is_loaded) throughout += b->stages * type_bytes(TYPE_MBARRIER);
+    }
+    VEC_EACH (SharedLifetime, life, &lifetimes.items) place_life(target, &estimate, life);
+    VEC_EACH (const SharedLifetime, life, &lifetimes.items) most = larger(most, bytes_at(&lifetimes, life->first));
+    return most + throughout <= target->shared_block;
+}
+
+const KernelUses *kernel_uses_new(Arena *arena, const Target *target, const Func *kernel) {
     KernelUses *uses = NEW(arena, KernelUses);
-    *uses = (KernelUses){kernel, kernel_problem(kernel), map_new(arena), map_new(arena), map_new(arena)};
+    *uses = (KernelUses){.kernel = kernel,
+                         .problem = kernel_problem(kernel),
+                         .tiles = map_new(arena),
+                         .tensors = map_new(arena),
+                         .received = map_new(arena),
+                         .full = !leaves_space(arena, target, kernel)};
     find_tiles(arena, uses);
     find_tensors(arena, uses);
     return uses;
@@ -158,14 +204,11 @@ static const char *loop_problem(Arena *arena, const KernelUses *uses, const Stmt
     return !why && many ? "its loop has 32 or more stages: use fewer" : why;
 }
 
-// The slots of the loop's tiles leave space for an mbarrier each.
-static bool has_space(Arena *arena, const Target *target, const Func *kernel, const Stmt *loop) {
-    Occupancy estimate = occupancy_estimate(arena, kernel, target);
-    int64_t bytes = 0;
-    VEC_EACH (const OccupancyBuffer, b, &estimate.buffers)
-        if (b->stages > 1 && block_uses_buf(&loop->loop.body, b->buf))
-            bytes += b->bytes + b->stages * type_bytes(TYPE_MBARRIER);
-    return bytes <= target->shared_block;
+static const char *space_problem(const KernelUses *uses, const Stmt *copy) {
+    bool needed = is_global_to_shared_copy(copy) && !fills_handed_slot(uses->kernel, copy);
+    return uses->full && needed ? "its mbarriers need shared memory that buffers and slots take: use fewer stages or "
+                                  "smaller tiles"
+                                : NULL;
 }
 
 // (Of a tile whose layout the source says, it has decided.)
@@ -294,9 +337,8 @@ const char *tma_simple_problem(Arena *arena, const Target *target, const KernelU
     why = away ? store_problem(arena, uses, copy) : load_problem(copy, &other);
     if (!why && is_moved_by_bulk(uses->kernel, tile))
         why = "bulk copies move its tile too: use one mechanism for a tile";
-    if (!why && loop && !has_space(arena, target, uses->kernel, loop))
-        why = "its mbarriers need shared memory that the slots of the tiles take: use fewer stages";
-    return why ? why : tile_problem(&other, tile);
+    if (!why) why = tile_problem(&other, tile);
+    return why ? why : space_problem(uses, copy);
 }
 
 const char *block_bulk_problem(Arena *arena, const Target *target, const KernelUses *uses, const Facts *facts,
@@ -305,7 +347,8 @@ const char *block_bulk_problem(Arena *arena, const Target *target, const KernelU
     if (!why) why = bulk_problem(target, facts, copy);
     if (why || is_shared_to_global_copy(copy)) return why ? why : store_problem(arena, uses, copy);
     TileUses tile = uses_of(uses, copy_of(copy).dst->buf);
-    return load_problem(copy, &tile);
+    why = load_problem(copy, &tile);
+    return why ? why : space_problem(uses, copy);
 }
 
 // ---- cost ----

@@ -7,7 +7,7 @@
 
 // What a kernel does with its tiles and tensors; it stays so while only attributes change.
 typedef struct KernelUses KernelUses;
-const KernelUses *kernel_uses_new(Arena *arena, const Func *kernel);
+const KernelUses *kernel_uses_new(Arena *arena, const Target *target, const Func *kernel);
 
 // Why TMA cannot make the copy; NULL: it can. `loop`: the pipelined loop around it, with several stages; NULL: none.
 const char *tma_simple_problem(Arena *arena, const Target *target, const KernelUses *uses, const Stmt *copy,

@@ -7,7 +7,6 @@
 // Room is what tiles, staging and conversions of fragments leave.
 #include "ir/build.h"
 #include "ir/schedule.h"
-#include "passes/cost/occupancy.h"
 #include "passes/select/tma_reduce.h"
 #include "passes/specialize/ws_analysis.h"
 #include "support/numbers.h"
@@ -89,10 +88,6 @@ static int64_t conversion_bytes(Arena *arena, const Target *target, const Func *
 
 // ---- the grid's ----
 
-static int64_t shared_bytes(Arena *arena, const Target *target, const Func *kernel) {
-    return occupancy_estimate(arena, kernel, target).shared;
-}
-
 static int64_t ctas_of(const Target *target, int64_t shared) {
     return target->shared_multiprocessor / (shared + target->shared_reserved);
 }
@@ -104,9 +99,9 @@ static bool add_tile_slots(Arena *arena, const Target *target, Func *kernel, con
     bool shares_steps = how->consumers != how->sharers;
     bool open = how->kind == WS_COOPERATIVE && !shares_steps && !how->transposes && grid_is_persistent(grid);
     if (!open || attr_get(grid->attrs, ATTR_STAGES)) return false;
-    int64_t before = shared_bytes(arena, target, kernel), stages = TILE_SLOTS;
+    int64_t before = buffer_bytes(arena, target, kernel), stages = TILE_SLOTS;
     attr_set_ints(arena, &grid->attrs, ATTR_STAGES, 1, &stages);
-    int64_t after = shared_bytes(arena, target, kernel);
+    int64_t after = buffer_bytes(arena, target, kernel);
     bool alone =
         groups->of[GROUP_COMPUTE].registers > 0 || ctas_of(target, after + others) == ctas_of(target, before + others);
     if (after > before && after + others <= target->shared_block && alone) return true;
@@ -134,9 +129,9 @@ static bool add_loop_slots(Arena *arena, const Target *target, Func *kernel, con
                            int64_t others) {
     Stmt *loop = loop_of_slots(kernel, how);
     if (!loop || attr_get(kernel->attrs, ATTR_TUNED)) return false;
-    int64_t stages = loop_stages(loop), shared = shared_bytes(arena, target, kernel);
+    int64_t stages = loop_stages(loop), shared = buffer_bytes(arena, target, kernel);
     loop->loop.stages = e_int(arena, stages + 1);
-    int64_t slot = shared_bytes(arena, target, kernel) - shared, room = target->shared_block - shared - others,
+    int64_t slot = buffer_bytes(arena, target, kernel) - shared, room = target->shared_block - shared - others,
             slots = stages;
     if (slot > 0 && room > 0) {
         int64_t wanted = smaller(target->ring_slots, (target->ring_bytes + slot - 1) / slot);

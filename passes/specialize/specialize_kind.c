@@ -425,8 +425,18 @@ int64_t specialized_shared(const Target *target, const Specialization *how, int6
     return how->aliases && shared + staging > target->shared_block ? shared : shared + staging;
 }
 
+int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel) {
+    Occupancy estimate = occupancy_estimate(arena, kernel, target);
+    int64_t bytes = estimate.shared;
+    VEC_EACH (const OccupancyBuffer, b, &estimate.buffers) {
+        bool loaded = b->buf->scope == SCOPE_SHARED && (b->is_loaded || b->stages > 1);
+        if (loaded) bytes += pingpong_barriers(b->stages);
+    }
+    return bytes;
+}
+
 bool specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
-    int64_t shared = occupancy_estimate(arena, kernel, target).shared;
+    int64_t shared = buffer_bytes(arena, target, kernel);
     int64_t staging = specialized_staging(arena, target, kernel, how);
     staging += other_products_bytes(arena, target, kernel, how->sharers);
     return specialized_shared(target, how, staging, shared) <= target->shared_block;

@@ -74,6 +74,8 @@ bool is_accumulator(const Func *kernel, const Buf *fragment);
 bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, TmaStore *out,
                  const char **why);
 int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`
+// Shared memory of the source's buffers with their slots, and an mbarrier pair for each that is loaded, in bytes.
+int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel);
 // Shared memory in addition to the source's buffers, in bytes: staging of TMA stores, slots of transposed tiles.
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
 // All of it with `shared` bytes of the source's buffers: where staging does not fit, one of them may serve.
