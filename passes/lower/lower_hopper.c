@@ -50,9 +50,10 @@ static Var *tensor_map(Lower *lower, const Region *region, const int64_t *extent
 
 // ---- TMA ----
 
-typedef struct Boxes {   // the boxes of a tile: its panels
+typedef struct Boxes {   // the boxes of a tile: its panels, or their rows in several
     const Region *tile, *region;
     TmaPanels panels;
+    int64_t rows, count;   // of a box of two dims; boxes
     Expr *map;
 } Boxes;
 
@@ -74,18 +75,34 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
            "the panels of '%s' do not cover its rows", tile->buf->name);
     for (int d = 0; d < rank; d++) extents[d] = region_extent(tile, d);
     extents[rank - 1] = out->panels.columns;
+    out->count = out->panels.count;
+    if (rank == 2) {
+        out->rows = tma_box_rows(extents[0]);
+        EXPECT(lower->context->failure, out->rows > 0, "no box for %lld rows", (long long)extents[0]);
+        out->count *= extents[0] / out->rows;
+        extents[0] = out->rows;
+    }
     bool tf32 = attr_get(copy->attrs, ATTR_TF32) != NULL;
     out->map = e_var(lower->arena, tensor_map(lower, region, extents, out->panels.swizzle, tf32));
     return true;
 }
 
-// The address of a panel in the tile, or in a piece of it.
-static Arg box_place(Lower *lower, const Boxes *boxes, int64_t panel) {
+static int64_t box_columns(const Boxes *boxes, int64_t box) {
+    return box % boxes->panels.count * boxes->panels.columns;
+}
+
+static int64_t box_rows(const Boxes *boxes, int64_t box) {
+    return box / boxes->panels.count * boxes->rows;
+}
+
+// The address of a box in the tile, or in a piece of it.
+static Arg box_place(Lower *lower, const Boxes *boxes, int64_t box) {
     Expr *at[TENSOR_MAP_RANK];
     const Region *tile = boxes->tile;
     int rank = region_rank(tile);
     for (int d = 0; d < rank; d++) at[d] = lower_expr(lower, tile->dims[tile->count - rank + d].start);
-    at[rank - 1] = e_plus(lower->arena, at[rank - 1], panel * boxes->panels.columns);
+    at[rank - 1] = e_plus(lower->arena, at[rank - 1], box_columns(boxes, box));
+    if (rank == 2) at[0] = e_plus(lower->arena, at[0], box_rows(boxes, box));
     return arg_region(lower_in_slot(lower, boxes->tile, rank, at));
 }
 
@@ -124,6 +141,11 @@ static int set_coordinates(Lower *lower, const Region *region, int64_t columns, 
     return count;
 }
 
+static int set_box(Lower *lower, const Region *region, const Boxes *boxes, int64_t box, bool loads, Arg *out) {
+    int64_t rows = box_rows(boxes, box);
+    return set_coordinates(lower, region, box_columns(boxes, box), rows ? e_int(lower->arena, rows) : NULL, loads, out);
+}
+
 void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     enum { AFTER_HINTS = OPERAND_INDEX(TMA_LOAD, coordinates), AFTER_MASK = OPERAND_INDEX(TMA_MULTICAST, coordinates) };
     Arena *arena = lower->arena;
@@ -133,12 +155,12 @@ void lower_tma(Lower *lower, const Stmt *stmt, Block *out) {
     EXPECT(lower->context->failure, copy.bar, "a load of '%s' by TMA has no mbarrier", copy.dst->buf->name);
     Expr *evict_first = lower_expr(lower, copy.evict_first), *blocks = lower_expr(lower, copy.ctas);
     int first = blocks ? AFTER_MASK : AFTER_HINTS;
-    for (int64_t p = 0; p < boxes.panels.count; p++) {
-        Arg args[AFTER_HINTS + MOST_COORDINATES] = {box_place(lower, &boxes, p), arg_value(boxes.map),
+    for (int64_t b = 0; b < boxes.count; b++) {
+        Arg args[AFTER_HINTS + MOST_COORDINATES] = {box_place(lower, &boxes, b), arg_value(boxes.map),
                                                     arg_region(lower_element(lower, copy.bar))};
         if (blocks) args[OPERAND_INDEX(TMA_MULTICAST, mask)] = arg_value(blocks);
         else if (evict_first) args[OPERAND_INDEX(TMA_LOAD, evict_first)] = arg_value(evict_first);
-        int count = set_coordinates(lower, copy.src, p * boxes.panels.columns, NULL, true, args + first);
+        int count = set_box(lower, copy.src, &boxes, b, true, args + first);
         block_call(arena, out, stmt->loc, blocks ? OP_TMA_MULTICAST : OP_TMA_LOAD, first + count, args);
     }
 }
@@ -147,9 +169,9 @@ void lower_tma_away(Lower *lower, const Stmt *stmt, OpId op, Block *out) {
     CopyOp copy = copy_of(stmt);
     Boxes boxes;
     if (!boxes_of(lower, stmt, copy.src, copy.dst, &boxes)) return;
-    for (int64_t p = 0; p < boxes.panels.count; p++) {
-        Arg args[2 + MOST_COORDINATES] = {arg_value(boxes.map), box_place(lower, &boxes, p)};
-        int count = set_coordinates(lower, copy.dst, p * boxes.panels.columns, NULL, false, args + 2);
+    for (int64_t b = 0; b < boxes.count; b++) {
+        Arg args[2 + MOST_COORDINATES] = {arg_value(boxes.map), box_place(lower, &boxes, b)};
+        int count = set_box(lower, copy.dst, &boxes, b, false, args + 2);
         block_call(lower->arena, out, stmt->loc, op, 2 + count, args);
     }
     block_call(lower->arena, out, stmt->loc, OP_BULK_COMMIT, 0, NULL);

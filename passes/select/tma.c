@@ -36,6 +36,7 @@ static const char *swizzle_problem(const Buf *shared, const TmaPanels *panels) {
     return row_bytes(shared) % panels->swizzle ? "the rows of a tile must be a multiple of 32 bytes" : NULL;
 }
 
+enum { LEAST_ROWS = 64 };   // of a box, where a tile has several along its rows
 #define TOO_MANY_ROWS "a tile has more rows than the 256 of a box of TMA"
 
 // Of a panel: those of a box, where there is no swizzle; one of matrix operands may have more than TMA copies at a time.
@@ -108,10 +109,19 @@ const char *tma_panels_problem(const Buf *shared, TmaPanels *out) {
                    : of_plain;
 }
 
+int64_t tma_box_rows(int64_t rows) {
+    int64_t most = tma_facts.max_box;
+    if (rows <= most) return rows;
+    while (most >= LEAST_ROWS && rows % most) most -= tma_facts.swizzle_rows;
+    return most >= LEAST_ROWS ? most : 0;
+}
+
 // The same for boxes.
 const char *tma_boxes_problem(const Buf *shared, TmaPanels *out) {
-    for (int d = shared->stage_dims; d < shared->rank - 1; d++)
-        if (buf_extent(shared, d) > (int64_t)tma_facts.max_box) return TOO_MANY_ROWS;
+    for (int d = shared->stage_dims; d < shared->rank - 1; d++) {
+        int64_t rows = buf_extent(shared, d);
+        if (buf_slot_rank(shared) == 2 ? !tma_box_rows(rows) : rows > (int64_t)tma_facts.max_box) return TOO_MANY_ROWS;
+    }
     return tma_panels_problem(shared, out);
 }
 
@@ -248,7 +258,9 @@ static const char *move_problem(const Target *target, const Stmt *copy, Move mov
     if (!why && panels.swizzle && attr_get(copy->attrs, ATTR_UNALIGNED)) return TMA_ANYWHERE;
     bool whole = why || region_is_whole_slot(tile) || (stores && is_whole_panels(tile, &panels)) ||
                  (move == MOVE_PIECE && is_whole_patterns(tile, &panels));
-    return whole ? why : "TMA moves whole buffers here: give the copy a buffer of its own";
+    if (!whole) return "TMA moves whole buffers here: give the copy a buffer of its own";
+    bool pieces = !why && buf_slot_rank(shared) == 2 && !tma_box_rows(region_extent(tile, 0));
+    return pieces ? TOO_MANY_ROWS : why;
 }
 
 static const char *load_problem(const Target *target, const Stmt *copy, Move move) {

@@ -20,7 +20,7 @@
 #include "target/target.h"
 
 // A tile [.., columns] in shared memory consists of panels. A panel has as many columns as one swizzle span holds, and
-// its rows are in row-major order of the other dims. It is the box of one TMA copy, and the unit of wgmma's matrix
+// its rows are in row-major order of the other dims. It is the box of one TMA copy (of two dims, several if it has more than 256 rows), and the unit of wgmma's matrix
 // descriptors. If no span fits, or the number of rows is no multiple of 8, the tile is one panel without swizzle. (PTX
 // ISA, "Swizzling modes"; "Matrix descriptor".)
 typedef struct TmaPanels {
@@ -31,6 +31,8 @@ typedef struct TmaPanels {
 // For the dims of a shared buffer without its slots: one (a vector is one row) to five.
 const char *tma_panels_problem(const Buf *shared, TmaPanels *out);
 const char *tma_boxes_problem(const Buf *shared, TmaPanels *out);   // the same of a tile that TMA copies
+// Of a tile of two dims with a swizzle, which may be several boxes along its rows: rows of a box. 0: there is no number that serves.
+int64_t tma_box_rows(int64_t rows);
 // Two dims and a swizzle: a matrix operand. A layout that the tile has must be that of such panels, or the one with the
 // columns in `order` (tma_layout_ordered; NULL: none).
 const char *tma_matrix_problem(Arena *arena, const Buf *shared, const char *order, TmaPanels *out);
