@@ -11,6 +11,9 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
+// A tile of one strip and more columns than a warpgroup's registers hold, as [64, 512], is turned too: as rows, its columns
+// are strips of several warpgroups.
+//
 // Operands that wgmma cannot read where they are get tiles or are converted in registers (operand_tiles.c).
 //
 // Each element is the sum of the same products in the same order. The pass applies where the kernel cannot be
@@ -128,6 +131,14 @@ static bool has_few_rows(const Func *kernel) {
     return m % WGMMA_ROWS != 0 && n % WGMMA_ROWS == 0;
 }
 
+// One strip, without roles as it is.
+static bool is_wide_strip(Arena *arena, const Target *target, const Func *kernel) {
+    int64_t m, n;
+    specialized_tile(kernel, &m, &n);
+    if (m != WGMMA_ROWS || n % WGMMA_ROWS != 0 || n <= WGMMA_COLUMNS) return false;
+    return specialization_of(arena, target, kernel).kind == WS_NONE;
+}
+
 // Of each product, in registers or converted there.
 static bool right_operands_are_computed(const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
@@ -160,7 +171,8 @@ static Func *computed_on_the_left(Arena *arena, const Target *target, const Func
 
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
-    bool swap = has_few_rows(kernel), free = !func_has_roles(kernel) && func_grid(kernel);
+    bool free = !func_has_roles(kernel) && func_grid(kernel);
+    bool wide = free && is_wide_strip(arena, target, kernel), swap = wide || has_few_rows(kernel);
     OperandLack lack = free ? operands_lack(kernel) : LACK_NONE;
     Func *computed = free ? computed_on_the_left(arena, target, kernel, how) : NULL;
     if (computed) return computed;
@@ -176,7 +188,8 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
     if (lack && !add_operand_tiles(arena, target, shaped)) return NULL;
     *how = specialization_of(arena, target, shaped);
     if (lack == LACK_ORDER && !specialized_fits(arena, target, shaped, how)) return NULL;
-    bool serves = how->kind == WS_PINGPONG || (!swap && how->kind == WS_COOPERATIVE) || lack == LACK_TILE;
+    if (wide && !specialized_fits(arena, target, shaped, how)) return NULL;
+    bool serves = how->kind == WS_PINGPONG || ((wide || !swap) && how->kind == WS_COOPERATIVE) || lack == LACK_TILE;
     return serves ? shaped : NULL;
 }
 
