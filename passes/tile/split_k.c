@@ -44,6 +44,7 @@
 #include "passes/specialize/builder.h"
 #include "passes/tile/k_loop.h"
 #include "passes/tile/tile.h"
+#include "support/numbers.h"
 #include <string.h>
 
 typedef struct KSlices {
@@ -423,12 +424,27 @@ Func *split_clone(Arena *arena, const Func *kernel, int ctas) {
     return clone;
 }
 
+// Of a cluster whose shape the launch chooses.
+static const char *shapes_refused(Arena *arena, const Target *target, const Stmt *grid, const TileSplit *split) {
+    ClusterShapes shares = grid_cluster_shapes(arena, grid);
+    int least = shares.count ? shares.items[0].extents[0] : 1;
+    if (!split->more[0] && !shares.count) return NULL;
+    VEC_EACH (const ClusterShape, share, &shares) least = (int)smaller(least, share->extents[0]);
+    if (split->ctas * least > target->max_cluster) return "it is more than the CTAs of a cluster";
+    for (int i = 0; i <= COUNT_OF(split->more); i++) {
+        int ctas = i == 0 ? split->ctas : split->more[i - 1];
+        if (ctas & (ctas - 1)) return "where a launch chooses the cluster, its numbers are powers of two";
+    }
+    return NULL;
+}
+
 bool pass_split_k(PassContext *context, Func *kernel) {
     TileSplit split = kernel_split(kernel);
     if (split.kind != SPLIT_CLUSTER) return false;
     set_split(context->arena, kernel, (TileSplit){0});
     int most = split.more[1] ? split.more[1] : split.more[0] ? split.more[0] : split.ctas;
     const char *why = split_refused(context->arena, context->target, kernel, most);
+    if (!why) why = shapes_refused(context->arena, context->target, func_grid(kernel), &split);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
     else split_kernel(context->arena, kernel, &split, context->target->max_cluster);
     return true;
