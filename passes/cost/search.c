@@ -253,7 +253,7 @@ static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandida
     bool every = all.shapes == (1u << CLUSTER_SHAPES) - 1;
     if (!every || !multicast_chooses(search->arena, kernel)) return;
     add_candidate(search, choice, &choice->shared, &all);
-    share_splits(search, choice, &all, all.shapes & ALONG_FIRST);
+    if (split_serves_beyond(kernel)) share_splits(search, choice, &all, all.shapes & ALONG_FIRST);
 }
 
 // Whether the split kernel's sums have registers and shared memory is asked of itself.

@@ -196,6 +196,8 @@ static void follow(Handing *h, const Block *block) {
 // three times as long.)
 static bool mbarriers_hand_on(const Func *kernel) {
     Handing handing = {0};
+    FOR_EACH_STMT (stmt, &kernel->body)   // of a source: which thread waits for which, the text does not tell
+        if (is_call(stmt, OP_PEER_ARRIVE) && !attr_get(stmt->attrs, ATTR_PREDICATED)) return true;
     follow(&handing, &kernel->body);
     return handing.handed || block_any(&kernel->body, is_loop_of_handing, NULL);
 }

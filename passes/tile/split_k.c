@@ -179,7 +179,7 @@ static bool is_of_tile(const Expr *expr, const void *user) {
 }
 
 // A tile beyond the grid is computed, too: nothing relies on where a tile is, and nothing fails there.
-static bool serves_beyond(const Func *kernel) {
+bool split_serves_beyond(const Func *kernel) {
     FOR_EACH_STMT (stmt, &func_grid(kernel)->grid.body)
         if (stmt->kind == STMT_ASSUME && any_expr(stmt->assume, is_of_tile, NULL)) return false;
     FOR_EACH_ITEM (stmt, &func_grid(kernel)->grid.body)
@@ -195,7 +195,7 @@ const char *split_refused(Arena *arena, const Target *target, const Func *kernel
         return "it is more than the CTAs of a cluster";
     if (grid && (cluster_most(grid, 1) > 1 || (!chooses && grid->grid.cluster[2] > 1)))
         return "its CTAs share loads along the first name of the grid alone";
-    if (grid && cluster_most(grid, 0) > 1 && !serves_beyond(kernel))
+    if (grid && cluster_most(grid, 0) > 1 && !split_serves_beyond(kernel))
         return "what it does for a tile beyond the grid may fail, which a cluster with shared loads may have";
     const char *why = find_pieces(arena, kernel, &slices);
     return why ? why : blocks < 2 || slices.rows < blocks ? "each CTA adds up rows of the tile" : NULL;
@@ -228,7 +228,8 @@ typedef struct Split {
     Expr *shares;   // CTAs of a cluster that share loads; NULL: each loads for itself
     Stmt *grid;
     Var *rank;
-    Expr *first;   // the rank of the tile's first CTA in a cluster of several tiles; NULL: 0
+    Expr *first;    // the rank of the tile's first CTA in a cluster of several tiles; NULL: 0
+    Expr *within;   // the tile is one of the grid; NULL: all are
 } Split;
 
 // Consecutive steps: their rows are open in DRAM (1 to 5 % faster than every S-th step).
@@ -249,6 +250,11 @@ static void split_loop(Split *s, Stmt *loop) {
 
 static void push_when(Split *s, Expr *condition, Stmt *stmt, Block *out) {
     block_push(s->arena, out, condition ? s_if_only(s->arena, condition, stmt) : stmt);
+}
+
+// What others see of a tile.
+static Expr *when_within(Split *s, Expr *adds) {
+    return s->within ? e_both(s->arena, adds, s->within) : adds;
 }
 
 // sum[i, j] = peer(part[first + i, j], 0) + peer(.., 1) + ..
@@ -314,7 +320,7 @@ static void push_epilogue(Split *s, const Stmt *epilogue, Buf *sum, Expr *first,
         if (stmt->kind == STMT_LET) stmt->let.value = map_expr(&mapper, stmt->let.value);
         else *stmt = *s_store(a, sum, 2, share.at, map_expr(&mapper, stmt->store.value));
     }
-    push_when(s, adds, loop, out);
+    push_when(s, when_within(s, adds), loop, out);
 }
 
 // Each CTA adds up its share of the rows, of `s->blocks` CTAs, and stores it.
@@ -336,7 +342,7 @@ static void push_sums_of(Split *s, const Block *body, Buf *slice, Block *out) {
     block_call(a, out, (Span){0}, OP_CLUSTER_BARRIER, 0, NULL);
     for (int i = s->slices.loop + 1; i < s->slices.store; i++)
         if (is_loop(body->items[i], LOOP_PARALLEL)) push_epilogue(s, body->items[i], sum, first, adds, out);
-    push_when(s, adds, share, out);
+    push_when(s, when_within(s, adds), share, out);
 }
 
 // Where the launch chooses among several numbers of CTAs, text for each: a loop over CTAs would wait for one after the other.
@@ -397,6 +403,8 @@ static void split_kernel(Arena *arena, Func *kernel, const TileSplit *split, int
     bool chooses = split->more[0] > 0 || shares.count > 0;
     s.count = chooses ? e_cluster_extent(arena, 0) : e_int(arena, split->ctas);
     if (shared > 1) s.shares = chooses ? e_cluster_extent(arena, 1) : e_int(arena, shared);
+    const Iter *rows = &s.grid->grid.iters[0];
+    if (shared > 1) s.within = e_lt(arena, e_var(arena, rows->var), rows->end);
     Block out = {0}, *body = &s.grid->grid.body;
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, s.grid->loc);
     for (int i = 0; i < body->count; i++) {

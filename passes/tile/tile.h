@@ -96,6 +96,7 @@ bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: somethin
 
 // ---- split_k.c ----
 // Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
+bool split_serves_beyond(const Func *kernel);   // its CTAs may share loads: a tile beyond the grid may be computed
 const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int ctas);
 // Registers of a thread for its share of the sums.
 int64_t split_registers(Arena *arena, const Target *target, const Func *kernel, int ctas);
