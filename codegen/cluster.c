@@ -29,7 +29,10 @@ static void arrive_at_peer(Gen *gen, const OpCall *call, Value condition) {
     const char *arrive = gen->cluster.scope ? "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0]"
                                             : "mbarrier.arrive.shared::cluster.b64 _, [$0]";
     bool counts = HAS_ARG(call, PEER_ARRIVE, count);
-    if (counts) args[count++] = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, count));
+    if (counts) {
+        args[count] = emit_i32(gen, ARG_EXPR(gen, call, PEER_ARRIVE, count));
+        count++;
+    }
     const char *text = arena_printf(gen->arena, "%s%s;", arrive, counts ? ", $1" : "");
     if (condition) {
         at_condition = count;

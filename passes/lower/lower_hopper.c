@@ -15,6 +15,7 @@
 #include "passes/layout/fragment.h"
 #include "passes/lower/lower.h"
 #include "passes/select/tma.h"
+#include "support/numbers.h"
 #include "support/strbuf.h"
 #include <string.h>
 
@@ -77,8 +78,9 @@ static bool boxes_of(Lower *lower, const Stmt *copy, const Region *tile, const R
     extents[rank - 1] = out->panels.columns;
     out->count = out->panels.count;
     if (rank == 2) {
-        out->rows = tma_box_rows(extents[0]);
-        EXPECT(lower->context->failure, out->rows > 0, "no box for %lld rows", (long long)extents[0]);
+        int64_t rows = tma_box_rows(extents[0]);
+        EXPECT(lower->context->failure, rows > 0, "no box for %lld rows", (long long)extents[0]);
+        out->rows = larger(rows, 1);
         out->count *= extents[0] / out->rows;
         extents[0] = out->rows;
     }
