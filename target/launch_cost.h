@@ -116,22 +116,26 @@ static inline double cost_ceil(double value) {
     return value < 4e15 && (double)(int64_t)value < value ? (double)((int64_t)value + 1) : value;
 }
 
+static inline double cost_floor(double value) {
+    return value > -4e15 && value < 4e15 ? (double)(int64_t)value : value;
+}
+
 // CTAs that share the steps of a tile.
 static inline double cost_splits(const LaunchCost *c, double tiles, int64_t steps, int64_t multiprocessors) {
     double room = tiles > 1 ? (double)multiprocessors / tiles : (double)multiprocessors, most;
     if (c->slice_steps <= 0) return c->split > 1 ? (double)c->split : 1;
     most = (double)(steps / c->slice_steps);
-    room = room < 4e15 ? (double)(int64_t)room : room;
+    room = cost_floor(room);
     return cost_larger(room < most ? room : most, 1);
 }
 
 // Tiles that are computed at a time.
 static inline double cost_places(const LaunchCost *c, int64_t multiprocessors) {
-    int64_t shared = c->cluster_rows > 0 && c->cluster_columns > 0 ? c->cluster_rows * c->cluster_columns : 1;
-    int64_t ctas = c->split > 1 && c->slice_steps <= 0 ? c->split * shared : shared, clusters = multiprocessors / ctas;
-    if (ctas > 2 && c->stray > 0) clusters -= clusters / c->stray;
-    clusters *= shared;
-    return (clusters > 1 ? (double)clusters : 1) * (c->resident > 1 ? (double)c->resident : 1);
+    double shared = c->cluster_rows > 0 && c->cluster_columns > 0 ? (double)(c->cluster_rows * c->cluster_columns) : 1;
+    double ctas = c->split > 1 && c->slice_steps <= 0 ? (double)c->split * shared : shared;
+    double clusters = cost_floor((double)multiprocessors / ctas);
+    if (ctas > 2 && c->stray > 0) clusters -= cost_floor(clusters / (double)c->stray);
+    return cost_larger(clusters * shared, 1) * (c->resident > 1 ? (double)c->resident : 1);
 }
 
 // The share of rows that do not start at a multiple of `unit`, a power of two, which the tensor does.

@@ -70,7 +70,6 @@ A_BLOCK = "there are keys (`to` is positive), in whose step barriers lie between
 A_SEQUENCE = "a piece has a step of each sequence in it (`start` is below `end`), with barriers and a wait for the queries"
 OTHERS = "a worker reads the parts of later workers only, and writes its own: what insert-sync cannot see from the indices"
 JOINS = "the product joins the group of the next one, which every wait that looks for it finds over: kept, so that a wait counts products"
-JOINED = "the commit behind the next store takes it in"
 OWN_REGISTERS = "a peeled step's operand has registers of its own"
 OWN_PLACES = "each way through a tile has a barrier behind its products, and a thread copies to where it has read the staged result itself"
 SINGLE_STORE = "a CTA stores one tile, so that no store is under way: what lower-tile-op does not look for"
@@ -123,7 +122,6 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           ("gemm_stream_k", "sm_90a", False, 12, "barrier();"): OTHERS,
           ("gemm_stream_k", "sm_90a", True, 4, "barrier();"): OTHERS,
           ("attention_backward", "sm_90a", False, 25, "wgmma_commit();"): JOINS,
-          ("attention_backward", "sm_90a", False, 41, "bulk_commit();"): JOINED,
           ("attention_backward", "sm_90a", False, 38, "mbarrier_wait(to1_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
           ("attention_backward", "sm_90a", False, 72, "mbarrier_wait(to0_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
           ("attention_backward", "sm_90a", False, 47, "mbarrier_wait(Gs_empty[at % 2], (at / 2 + 1) % 2);"): BEFORE_Q,
@@ -150,11 +148,6 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
           **{(kernel, "sm_90a", False, 20, "barrier();"): CLAIMED for kernel in VARLEN},
           ("attention D=64 BM=192 BN=64 CAUSAL=true", "sm_90a", False, 58, "barrier(wg + 4, 128);"): ENTERED,
           ("attend__D_64__BM_192__tiles", "sm_90a", False, 74, "barrier(wg + 4, 128);"): ENTERED,
-          ("gemm_residual BM=128 BN=64 STAGES=2 BK=64", "sm_90a", False, 23, "bulk_commit();"): JOINED,
-          ("gemm_grouped BM=128 BN=64 BK=64 STAGES=2", "sm_90a", False, 23, "bulk_commit();"): JOINED,
-          ("pairs", "sm_90a", False, 26, "bulk_commit();"): JOINED,
-          **{("gemm_fp8 BM=128 BN=64 STAGES=2 BK=128" + variant, "sm_90a", False, number, "bulk_commit();"): JOINED
-             for variant, number in (("", 23), (" (one of several)", 32))},
           ("gemm_swiglu", "sm_90a", False, 8, "wgmma_commit();"): JOINS,
           ("gemm_swiglu BM=64 BN=64 STAGES=3 (one of several)", "sm_90a", False, 15, "wgmma_commit();"): JOINS,
           ("gemm_w8", "sm_90a", False, 13, "wgmma_commit();"): JOINS,
@@ -198,8 +191,7 @@ PROOFS = {("attention_pieces__D_64__BM_16__STEPS_2", "sm_90a", False, 14, "barri
                               (45, "barrier_arrive((g == 2 ? 0 : g + 1) + 1, 256);", ONE_PASSED), (47, "barrier();", GIVEN_IN_ORDER),
                               (74, WAIT_K, NOT_FIRST), (78, WAIT_V, IN_ORDER), (109, GIVE_V, LAST_VALUES), (118, "barrier();", CLAIMED),
                               (122, "barrier();", SOME_KEYS), (128, WAIT_Q, NO_PAIRS), (129, TELL_Q, NO_PAIRS))),
-        ("D=128 CAUSAL=true", ((38, "bulk_commit();", JOINED), (65, "bulk_commit();", JOINED), (103, "bulk_commit();", JOINED),
-                               (98, GIVE_V, LAST_VALUES), (108, "barrier();", CLAIMED), (112, "barrier();", SOME_KEYS),
+        ("D=128 CAUSAL=true", ((98, GIVE_V, LAST_VALUES), (108, "barrier();", CLAIMED), (112, "barrier();", SOME_KEYS),
                                (118, WAIT_Q, NO_PAIRS), (119, TELL_Q, NO_PAIRS))),
         ("D=256 CAUSAL=false", ((46, WAIT_K, IN_ORDER), (51, WAIT_V, IN_ORDER), (85, GIVE_V, LAST_VALUES),
                                 (105, "barrier_arrive((g == 1 ? 0 : g + 1) + 1, 256);", LAST_SECTION), (107, "barrier();", CLAIMED),
@@ -221,6 +213,9 @@ NOT_SHOWN = {("attention_fp8_roles", "sm_80", False, 29, "barrier(1 + wg, 128);"
 # registers since the fence before, but ptxas wants one behind the loop of each wait (C7519).
 BETWEEN = re.compile(r"wgmma_commit\(\);\s*(if \(wg == 0\) |@alone\(\d+\) )?mbarrier_wait\([^;{}]*\);\s*(let \w+ = [^;{}]*;\s*)?"
                      r"(\w+_slot = [^;{}]*;\s*if \([^{}]*\) \{[^{}]*\}\s*)?\Z")
+
+# A commit that the one behind the next store takes in.
+JOINED = re.compile(r"(?:(?!bulk_wait|bulk_commit)[\s\S])*bulk_commit\(\);")
 
 # A wait for all groups behind a loop of products that needs none, for what lowering does with the loop after insert-sync: copies for
 # steps past the end are left out, so that the last groups are empty (insert-sync plays this and filling with zeros); or the loop
@@ -375,6 +370,7 @@ CASES = [
                         "test heads (B = 1, S = 20, H = 2, D = 64, kb = 2560, kh = 128) tolerance 1e-3;",
                         "test added (B = 2, M = 8, N = 64) tolerance 1e-5;", "test depthwise (B = 1, H = 7, W = 9, C = 32) tolerance 1e-5;"]
          + ["test moved5 (A = 2, B = 2, C = 1, M = 5, N = 16) { for (a in A, b in B, c in C, i in M, j in N) x[a, b, c, i, j] = 7; } tolerance 0;"]
+         + ["test tall (M = 700, N = 72) tolerance 0;"]
          + [f"test ring3 (B = 2, M = 16, N = {n}) tolerance 1e-5;" for n in (64, 128, 192, 448)],
          target="sm_90a", source="programs/tma_boxes.tile"),
     Case("products", [], [f"test products (M = {m}, N = 64, K = {k}) tolerance 2e-2;" for m, k in ((64, 8), (128, 64), (128, 192), (136, 584))]
@@ -780,8 +776,9 @@ def excuse_of(title, target, text, match, position):
     empty = match.group(0) == "cp_async_wait(0);" and EMPTY_GROUPS.search(kernel)
     # Threads of the CTA and, behind a cluster barrier, of its peers see an mbarrier without the fence.
     fenced = match.group(0) == "fence_mbarrier_init();" and "tma_load" not in kernel and "bulk_load" not in kernel
+    joined = match.group(0) == "bulk_commit();" and own and JOINED.match(text, match.end(), own.end())
     proof = next((PROOFS[key] for key in keys if key in PROOFS), None)
-    kinds = between or empty or fenced or arrives_alone(text, match)
+    kinds = between or empty or fenced or joined or arrives_alone(text, match)
     kinds = kinds or (own and is_idle(kernel, match.group(0), match.start() - own.start()))
     return proof or (NOT_SHOWN if NOT_SHOWN.intersection(keys) else bool(kinds))
 
