@@ -83,7 +83,8 @@ typedef struct WindowCode {   // of an im2col view (ir.h)
 
 typedef struct Im2colCode {
     int count;
-    bool merged;   // its rows are those of the tensor with all leading dims as one
+    bool merged;                  // its rows are those of the tensor with all leading dims as one
+    int dims[MOST_WINDOWS + 2];   // (Im2col)
     WindowCode windows[MOST_WINDOWS];
 } Im2colCode;
 

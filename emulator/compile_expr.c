@@ -254,6 +254,7 @@ static const Im2colCode *compile_im2col(Compiler *c, const Buf *view) {
     Im2colCode *code = NEW(c->arena, Im2colCode);
     code->count = view->im2col->count;
     code->merged = im2col_is_merged(view);
+    memcpy(code->dims, view->im2col->dims, sizeof code->dims);
     for (int i = 0; i < code->count; i++) {
         const Window *w = &view->im2col->windows[i];
         int positions = fit(c, compile_value(c, w->positions), c->many);

@@ -194,9 +194,11 @@ static void bind_param(Binder *b, const Buf *buf, const EmuTensor *tensor) {
         b->why = arena_printf(b->arena, "'%s' has rank %d, the argument has %d", buf->name, buf->rank, tensor->rank);
         return;
     }
-    for (int d = 0; d < buf->rank; d++) bind_one(b, buf->shape[d], tensor->shape[d], "dim", buf->name, d);
+    for (int d = 0; d < buf->rank; d++)
+        bind_one(b, buf->shape[d], tensor->shape[d], "dim", buf->name, moved_dim(buf->moved, buf->rank, d));
     for (int d = 0; d < buf->rank && buf->strides; d++)
-        if (tensor->shape[d] > 1) bind_one(b, buf->strides[d], tensor->strides[d], "stride", buf->name, d);
+        if (tensor->shape[d] > 1)
+            bind_one(b, buf->strides[d], tensor->strides[d], "stride", buf->name, moved_dim(buf->moved, buf->rank, d));
     for (int d = 0; d < buf->rank && buf->strides; d++) {   // a stride that is never used may be anything
         int index = dim_index(b->func, buf->strides[d]);
         if (index < 0 || b->bound[index] || tensor->shape[d] > 1) continue;
@@ -212,16 +214,17 @@ static void check_param(Binder *b, const Module *module, const Buf *buf, const E
     for (int d = 0; d < buf->rank; d++) empty |= tensor->shape[d] == 0;
     for (int d = buf->rank - 1; d >= 0 && !b->why; d--) {
         Word value;
+        int dim = moved_dim(buf->moved, buf->rank, d);
         if (dim_index(b->func, buf->shape[d]) < 0 &&
             (!host_value(module, b->func, buf->shape[d], count, args, b->dims, b->arena, &value) ||
              value.i != tensor->shape[d]))
-            b->why = arena_printf(b->arena, "dim %d of '%s' is %lld, not %lld", d, buf->name,
+            b->why = arena_printf(b->arena, "dim %d of '%s' is %lld, not %lld", dim, buf->name,
                                   (long long)tensor->shape[d], (long long)value.i);
         value.i = dense;
         if (buf->strides) host_value(module, b->func, buf->strides[d], count, args, b->dims, b->arena, &value);
         bool any = b->func->kind == FUNC_REFERENCE && !buf->strides;   // of all variants, also of those with strides
         if (!b->why && !empty && !any && tensor->shape[d] > 1 && value.i != tensor->strides[d])
-            b->why = arena_printf(b->arena, "stride %d of '%s' is %lld, not %lld", d, buf->name,
+            b->why = arena_printf(b->arena, "stride %d of '%s' is %lld, not %lld", dim, buf->name,
                                   (long long)tensor->strides[d], (long long)value.i);
         dense *= tensor->shape[d];
     }
@@ -247,6 +250,17 @@ bool bind_dims(const Module *module, const Func *func, int count, const EmuArg *
     return !b.why;
 }
 
+// An argument as the parameter has its dims; or back again.
+static EmuTensor *moved_tensor(Arena *arena, const Buf *param, const EmuTensor *tensor, bool back) {
+    EmuTensor *out = arena_copy(arena, tensor, sizeof *tensor);
+    for (int d = 0; d < param->rank; d++) {
+        int dim = moved_dim(param->moved, param->rank, d), from = back ? d : dim, to = back ? dim : d;
+        out->shape[to] = tensor->shape[from];
+        out->strides[to] = tensor->strides[from];
+    }
+    return out;
+}
+
 static const Buf *with_leading(const Func *func, int index, const EmuArg *args) {
     const Buf *buf = func_argument(func, index)->buf;
     return buf && buf->leading && args[index].tensor ? buf : NULL;
@@ -268,16 +282,19 @@ static const char *check_leading(const Func *func, int count, const EmuArg *args
     return why;
 }
 
-// The arguments with all leading dims as one where the function has one for them. NULL: *why they are not.
+// The arguments with the dims that the function's parameters have. NULL: *why they have not.
 static const EmuArg *merge_arguments(const Func *func, int count, const EmuArg *args, Arena *arena, const char **why) {
     EmuArg *merged = arena_copy(arena, args, sizeof *args * (size_t)count);
     if (count > func_argument_count(func)) count = func_argument_count(func);
     *why = NULL;
     for (int i = 0; i < count && !*why; i++) {
-        const Buf *buf = with_leading(func, i, args);
-        if (!buf) continue;
-        EmuTensor *tensor = merged[i].tensor = arena_copy(arena, args[i].tensor, sizeof *tensor);
-        *why = merge_leading(arena, buf->name, buf->rank, &tensor->rank, tensor->shape, tensor->strides);
+        const Buf *buf = func_argument(func, i)->buf;
+        EmuTensor *tensor = args[i].tensor;
+        if (!buf || !tensor || (!buf->leading && !buf->moved)) continue;
+        tensor = merged[i].tensor = arena_copy(arena, tensor, sizeof *tensor);
+        if (buf->leading)
+            *why = merge_leading(arena, buf->name, buf->rank, &tensor->rank, tensor->shape, tensor->strides);
+        if (tensor->rank == buf->rank) merged[i].tensor = moved_tensor(arena, buf, tensor, false);
     }
     if (!*why) *why = check_leading(func, count, args, arena);
     return *why ? NULL : merged;
@@ -460,7 +477,8 @@ bool launch_callee(Machine *caller, const LaunchCode *code, Agent *agent) {
     for (int i = 0; i < code->count; i++) {
         const CallArg *arg = &code->args[i];
         if (!arg->has_value) {
-            args[i].tensor = machine_mem(caller, (int)arg->number)->tensor;
+            const Mem *mem = machine_mem(caller, (int)arg->number);
+            args[i].tensor = mem->buf->moved ? moved_tensor(caller->arena, mem->buf, mem->tensor, true) : mem->tensor;
         } else if (type_is_float(arg->type)) {
             args[i].real = agent->regs[arg->slot].f[0];
         } else {

@@ -4,6 +4,7 @@
 // `initialised` map: whether it holds a value, and whether an asynchronous operation that has not been waited for is
 // writing or reading it. A local array holds a value for each lane, with a mask of the lanes that have stored one.
 #include "emulator/machine.h"
+#include "ir/query.h"
 #include <math.h>
 #include <string.h>
 
@@ -30,10 +31,12 @@ const char *element_text(Arena *arena, const Mem *mem, int64_t offset) {
     int64_t rest = offset;
     bool exact = true;
     for (int d = 0; d < mem->rank; d++) exact &= mem->stride[d] > 0 && (d == 0 || mem->stride[d] <= mem->stride[d - 1]);
+    int64_t at[LAYOUT_MAX_RANK];
     for (int d = 0; d < mem->rank && exact; d++) {
-        sb_printf(&sb, d ? ", %lld" : "%lld", (long long)(rest / mem->stride[d]));
+        at[moved_dim(mem->buf->moved, mem->rank, d)] = rest / mem->stride[d];
         rest %= mem->stride[d];
     }
+    for (int d = 0; d < mem->rank && exact; d++) sb_printf(&sb, d ? ", %lld" : "%lld", (long long)at[d]);
     if (!exact) sb_printf(&sb, "element %lld", (long long)offset);
     sb_char(&sb, ']');
     return sb_text(&sb);

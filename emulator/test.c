@@ -6,6 +6,7 @@
 #include "emulator/launch.h"
 #include "emulator/memory.h"
 #include "ir/print.h"
+#include "ir/query.h"
 #include <math.h>
 #include <string.h>
 
@@ -127,26 +128,30 @@ EmuTensor *tensor_copy(Arena *arena, const EmuTensor *from) {
     return tensor;
 }
 
+// Of the argument. A stride that is not given is dense, from the innermost dim on.
 static bool tensor_shape(Making *m, const Buf *buf, int64_t *shape, int64_t *strides) {
     int64_t dense = 1;
-    for (int d = buf->rank - 1; d >= 0; d--) {
-        shape[d] = dim_value(m, buf->shape[d]);
-        strides[d] = dense;
+    int moved = buf->moved ? 0 : moved_by_strides(buf);
+    for (int i = buf->rank - 1; i >= 0; i--) {
+        int d = moved_dim(moved, buf->rank, i), at = moved_dim(buf->moved, buf->rank, d);
+        int64_t step = dense;
+        shape[at] = dim_value(m, buf->shape[d]);
         if (buf->strides) {
             int index = dim_of(m->func, buf->strides[d]);
-            if (index >= 0 && !m->bound[index]) {   // a stride that is not given is dense
+            if (index >= 0 && !m->bound[index]) {
                 m->dims[index] = dense;
                 m->bound[index] = true;
             }
-            strides[d] = dim_value(m, buf->strides[d]);
+            step = dim_value(m, buf->strides[d]);
         }
-        int64_t most = MOST_TEST_ELEMENTS / (shape[d] > 0 ? shape[d] : 1);
-        if (!m->ok || shape[d] < 0 || strides[d] < 0 || dense > most || strides[d] > most) {
+        strides[at] = step;
+        int64_t most = MOST_TEST_ELEMENTS / (shape[at] > 0 ? shape[at] : 1);
+        if (!m->ok || shape[at] < 0 || step < 0 || dense > most || step > most) {
             if (m->ok) diag(m->module->sink, m->test->loc, T_EMU_TOO_LARGE, buf->name, m->test->name);
             return m->ok = false;
         }
-        if (shape[d] && strides[d] * shape[d] > dense) dense = strides[d] * shape[d];
-        else dense *= shape[d] ? shape[d] : 1;
+        if (shape[at] && step * shape[at] > dense) dense = step * shape[at];
+        else dense *= shape[at] ? shape[at] : 1;
     }
     return true;
 }

@@ -78,12 +78,13 @@ static View windows_view(Agent *agent, const Tile *tile, const Mem *mem) {
             report_outside(agent, mem, tap, (int)tile->im2col->windows[w].taps);
     }
     int64_t row = agent->regs[tile->dims[0].start].i[0];
-    if (row < 0 && !tile->im2col->merged) report_outside(agent, mem, row, (int)mem->shape[0]);
+    if (row < 0 && !tile->im2col->merged) report_outside(agent, mem, row, (int)mem->shape[tile->im2col->dims[0]]);
     for (int d = 0; d <= last; d += last) {
+        int at = tile->im2col->dims[d];
         const TileDim *dim = &tile->dims[d];
         int64_t clip = dim->dropped ? 1 : agent->regs[dim->extent].i[0], extent = dim->dropped ? 1 : dim->tile;
-        int64_t size = d ? mem->shape[d] : INT64_MAX, start = agent->regs[dim->start].i[0];
-        view.dims[view.rank++] = (ViewDim){extent, start, clip, size, d ? mem->stride[d] : 0};
+        int64_t size = d ? mem->shape[at] : INT64_MAX, start = agent->regs[dim->start].i[0];
+        view.dims[view.rank++] = (ViewDim){extent, start, clip, size, d ? mem->stride[at] : 0};
         view.elements *= extent;
     }
     return view;
@@ -138,11 +139,13 @@ static bool windows_row(const View *view, int64_t row, int64_t *offset) {
         int64_t positions = windows->positions[i], position = positions > 0 ? row % positions : 0;
         int64_t index = position * w->stride + windows->taps[i] * w->dilation - w->padding;
         row = positions > 0 ? row / positions : row;
-        if ((uint64_t)index >= (uint64_t)mem->shape[i + 1]) return false;
-        *offset += index * mem->stride[i + 1];
+        int dim = windows->code->dims[i + 1];
+        if ((uint64_t)index >= (uint64_t)mem->shape[dim]) return false;
+        *offset += index * mem->stride[dim];
     }
-    *offset += row * mem->stride[0];
-    return (uint64_t)row < (uint64_t)mem->shape[0];
+    int images = windows->code->dims[0];
+    *offset += row * mem->stride[images];
+    return (uint64_t)row < (uint64_t)mem->shape[images];
 }
 
 // Calls `visit` for the part of each row (along the last dim) that is there. Rows outside are skipped.

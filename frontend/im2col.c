@@ -67,6 +67,11 @@ static bool window_of(Sema *s, const Node *node, Window *out) {
            (!given.dilation || constant_int(s, given.dilation, "a window's dilation", 1, MOST, &out->dilation));
 }
 
+static bool has_layout(Sema *s, const Node *name) {
+    const Symbol *symbol = find(s, name->text);
+    return symbol->kind == SYMBOL_VIEW && symbol->view->mapped;
+}
+
 Buf *im2col_view(Sema *s, const Node *node) {
     Window windows[MOST_WINDOWS];
     Buf *tensor = node->count > 0 ? buffer_named(s, node->kids[0]) : NULL;
@@ -75,7 +80,7 @@ Buf *im2col_view(Sema *s, const Node *node) {
     if (node->count == 0) why = "has no tensor";
     else if (!tensor) return NULL;
     else if (tensor->scope != SCOPE_GLOBAL || !tensor->is_param) why = "is of something other than a tensor parameter";
-    else if (find(s, node->kids[0]->text)->kind == SYMBOL_VIEW) why = "is of a tensor with a layout";
+    else if (has_layout(s, node->kids[0])) why = "is of a tensor with a layout";
     else if (count < 1 || count > MOST_WINDOWS || tensor->rank != count + 2)
         why = "has not a window for each dim of its tensor but the first and the last";
     if (why) {

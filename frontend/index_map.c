@@ -128,7 +128,7 @@ View *index_map_read(Sema *s, const Node *param, Expr *const *shape, Expr **plac
     const char *why = form_problem(param);
     const Node *map = ast_kid(param, 4);
     View *view = NEW(s->arena, View);
-    *view = (View){.rank = param->kids[1]->count, .declared = true};
+    *view = (View){.rank = param->kids[1]->count, .declared = true, .mapped = true};
     int errors = diag_errors(s->sink);
     if (!why) {
         for (int k = 0; k < view->rank; k++) view->shape[k] = shape[k];

@@ -185,9 +185,9 @@ static bool check_tensor(Sema *s, const Node *node, const Buf *buf, const Buf *p
     if (d) diag_label(d, param->loc, "the parameter");
     for (int i = param->leading; !d && i < param->rank; i++) {
         int64_t want, got;
-        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, i + more), &got) || want == got)
-            continue;
-        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, i + more, buf->name, (long long)got);
+        int at = moved_dim(param->moved, param->rank, i) + more;
+        if (!expr_const(param->shape[i], &want) || !expr_const(known_extent(s, buf, at), &got) || want == got) continue;
+        d = diag(s->sink, node->span, T_MACRO_DIM, (long long)want, at, buf->name, (long long)got);
     }
     return !d;
 }

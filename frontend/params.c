@@ -5,6 +5,7 @@
 // when no tensor has it as a dim); the kernel's `when` states its value, and the body sees the value.
 #include "frontend/sema.h"
 #include "ir/facts.h"
+#include "ir/query.h"
 #include <string.h>
 
 // ---- scalars ----
@@ -114,6 +115,34 @@ static Buf *tensor_param(Sema *s, const Node *param, View **view) {
     return buf;
 }
 
+// ---- the innermost dim ----
+
+// A kernel has the innermost dim of a tensor as its last one, where TMA and vectors look for it:
+//
+//     A: bf16[M, K] strides [1, lda]      is [K, M] strides [lda, 1], of which A is the transpose
+//
+// Callers and references know the argument alone. *view is what the name means.
+static void move_inner(Sema *s, Buf *buf, View **view) {
+    Expr *shape[LAYOUT_MAX_RANK], *strides[LAYOUT_MAX_RANK], *index[LAYOUT_MAX_RANK];
+    int moved = s->func->kind == FUNC_KERNEL ? moved_by_strides(buf) : 0;
+    if (!moved) return;
+    if (!*view) {
+        *view = arena_copy(s->arena, view_of_buffer(s, buf), sizeof **view);
+        (*view)->declared = true;
+        (*view)->whole = false;
+    }
+    buf->moved = moved;
+    for (int d = 0; d < buf->rank; d++) {
+        int from = moved_dim(buf->moved, buf->rank, d);
+        shape[d] = buf->shape[from];
+        strides[d] = buf->strides[from];
+        index[d] = (*view)->index[from];
+    }
+    memcpy(buf->shape, shape, sizeof *shape * (size_t)buf->rank);
+    memcpy(buf->strides, strides, sizeof *strides * (size_t)buf->rank);
+    memcpy((*view)->index, index, sizeof *index * (size_t)buf->rank);
+}
+
 // ---- compile-time names ----
 static bool names_dim(const Node *params, const char *name) {
     for (int i = 0; i < params->count; i++) {
@@ -178,7 +207,8 @@ bool choices_exclude(Sema *s) {
 
 // ---- tensors that may be one ----
 static bool same_tensors(const Buf *a, const Buf *b) {
-    bool same = a->type == b->type && a->rank == b->rank && a->leading == b->leading && !a->strides == !b->strides;
+    bool same = a->type == b->type && a->rank == b->rank && a->leading == b->leading && a->moved == b->moved &&
+                !a->strides == !b->strides;
     for (int d = 0; same && d < a->rank; d++)
         same = expr_equal(a->shape[d], b->shape[d]) && (!a->strides || expr_equal(a->strides[d], b->strides[d]));
     return same;
@@ -233,6 +263,7 @@ void parameters(Sema *s, const Node *kernel) {
         out->attrs = attributes(s, params->kids[i]->attrs, 'p', &loc);
         out->buf = buf;
         if (view) attr_set_text(s->arena, &out->attrs, ATTR_LAYOUT, index_map_text(s, view));
+        move_inner(s, buf, &view);
         if (view) declare_view(s, params->kids[i]->text, view, params->kids[i]->span);
         else declare_buf(s, buf, params->kids[i]->span);
     }

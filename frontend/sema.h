@@ -55,7 +55,8 @@ typedef struct View {
     Buf *buf;
     int rank;
     bool whole;                     // the buffer itself
-    bool declared;                  // by its parameter, whose argument is the buffer (index_map.c)
+    bool declared;                  // by its parameter, whose argument is the buffer
+    bool mapped;                    // that has a layout (index_map.c)
     Var *at[LAYOUT_MAX_RANK];       // its coordinates
     Expr *shape[LAYOUT_MAX_RANK];   // with compile-time values put in
     Expr *index[LAYOUT_MAX_RANK];   // of the buffer, over `at`

@@ -48,8 +48,10 @@ static const char *extent_meant(Sema *s, const Node *node) {
     if (!shape || base->kids[0]->kind != N_NAME || node->count != 2 || node->kids[1]->kind != N_INT) return NULL;
     Symbol *symbol = find(s, base->kids[0]->text);
     uint64_t dim = node->kids[1]->integer;
-    if (!symbol || symbol->kind != SYMBOL_BUF || dim >= (uint64_t)symbol->buf->rank) return NULL;
-    return expr_text(s->arena, symbol->buf->shape[dim]);
+    bool buffer = symbol && symbol->kind == SYMBOL_BUF, view = symbol && symbol->kind == SYMBOL_VIEW;
+    uint64_t rank = (uint64_t)(buffer ? symbol->buf->rank : view ? symbol->view->rank : 0);
+    if (dim >= rank) return NULL;
+    return expr_text(s->arena, buffer ? symbol->buf->shape[dim] : symbol->view->shape[dim]);
 }
 
 static bool is_regs(const Node *node) {

@@ -12,7 +12,7 @@
 
 Buf *im2col_new(Arena *arena, Buf *tensor, int count, const Window *windows, Span loc) {
     int channels = tensor->rank - 1;
-    Expr *shape[TENSOR_MAP_RANK], *rows = tensor->shape[0];
+    Expr *shape[TENSOR_MAP_RANK], **of = argument_dims(arena, tensor, tensor->shape), *rows = of[0];
     EXPECT(arena_failure(arena), count >= 1 && count <= MOST_WINDOWS && tensor->rank == count + 2,
            "%d windows of a tensor of rank %d", count, tensor->rank);
     Im2col *im2col = NEW(arena, Im2col);
@@ -23,7 +23,8 @@ Buf *im2col_new(Arena *arena, Buf *tensor, int count, const Window *windows, Spa
         shape[i + 1] = e_int(arena, windows[i].taps);
     }
     shape[0] = rows;
-    shape[channels] = tensor->shape[channels];
+    shape[channels] = of[channels];
+    for (int d = 0; d < tensor->rank; d++) im2col->dims[moved_dim(tensor->moved, tensor->rank, d)] = d;
     Buf *view = buf_new(arena, tensor->name, SCOPE_GLOBAL, tensor->type, tensor->rank, shape, loc);
     view->mode = tensor->mode;
     view->alias_of = tensor;
@@ -46,11 +47,12 @@ void im2col_first(Arena *arena, const Buf *view, Expr *row, Expr **out) {
 
 Expr **im2col_indices(Arena *arena, const Buf *view, Expr *const *at) {
     const Im2col *im2col = view->im2col;
-    Expr **out = NEW_ARRAY(arena, Expr *, view->rank);
-    im2col_first(arena, view, at[0], out);
+    Expr *places[MOST_WINDOWS + 2], **out = NEW_ARRAY(arena, Expr *, view->rank);
+    im2col_first(arena, view, at[0], places);
     for (int i = 0; i < im2col->count; i++)
-        out[i + 1] = e_add(arena, out[i + 1], e_times(arena, at[i + 1], im2col->windows[i].dilation));
-    out[view->rank - 1] = at[view->rank - 1];
+        places[i + 1] = e_add(arena, places[i + 1], e_times(arena, at[i + 1], im2col->windows[i].dilation));
+    places[view->rank - 1] = at[view->rank - 1];
+    for (int d = 0; d < view->rank; d++) out[im2col->dims[d]] = places[d];
     return out;
 }
 
@@ -73,7 +75,8 @@ static bool covers(const Window *window, const Expr *extent) {
 bool im2col_is_merged(const Buf *view) {
     const Im2col *im2col = view->im2col;
     bool merged = !view->alias_of->strides;
-    for (int i = 0; i < im2col->count; i++) merged &= covers(&im2col->windows[i], view->alias_of->shape[i + 1]);
+    for (int i = 0; i < im2col->count; i++)
+        merged &= covers(&im2col->windows[i], view->alias_of->shape[im2col->dims[i + 1]]);
     return merged;
 }
 

@@ -162,6 +162,7 @@ struct Buf {
     Mode mode;                   // global parameters
     bool is_param, is_scratch;   // a parameter; a program's workspace
     bool leading;                // of a parameter: dim 0 is all leading dims of the argument as one, none is 1
+    int moved;      // of a parameter: dim moved - 1 of the argument is the last one here (moved_dim); 0: none
     bool lowered;   // shared: shape is the physical shape already (after lower-tile-op); layout stays for the record
     const Layout
         *layout;      // shared: coordinates -> physical; fragment: (thread, value) -> coordinates; NULL: not yet chosen
@@ -184,7 +185,8 @@ typedef struct Window {   // of one dim: tap t at position p reads index p * str
     int64_t taps, stride, padding, dilation;
 } Window;
 typedef struct Im2col {
-    int count;   // the tensor has two dims more
+    int count;                    // the tensor has two dims more
+    int dims[MOST_WINDOWS + 2];   // of the tensor, for the rows, each window and the channels (Buf.moved)
     Window windows[MOST_WINDOWS];
 } Im2col;
 

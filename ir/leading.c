@@ -1,4 +1,10 @@
-// Leading dims of an argument as one. `A: bf16[..B, M, K]` takes [4, 6, M, K] with B = 24, and [M, K] with B = 1.
+// The dims of arguments as their parameters have them.
+//
+// Leading dims as one: `A: bf16[..B, M, K]` takes [4, 6, M, K] with B = 24, and [M, K] with B = 1.
+//
+// The innermost dim as the last one: `A: bf16[M, K] strides [1, lda]` takes [M, K], and is [K, M] strides [lda, 1] in the
+// kernel (Buf.moved), whose text says `A.T` for that.
+#include "ir/build.h"
 #include "ir/query.h"
 #include <string.h>
 
@@ -48,4 +54,23 @@ const char *leading_differ(Arena *arena, const LeadingDims *a, const LeadingDims
     bool same = a->count == b->count;
     for (int d = 0; same && d < a->count; d++) same = a->shape[d] == b->shape[d];
     return same ? NULL : arena_printf(arena, "the leading dims of '%s' and '%s' differ", a->name, b->name);
+}
+
+int moved_dim(int moved, int rank, int d) {
+    if (!moved || d < moved - 1) return d;
+    return d == rank - 1 ? moved - 1 : d + 1;
+}
+
+int moved_by_strides(const Buf *param) {
+    int last = param->rank - 1, dim = -1;
+    if (!param->strides || param->rank < 2 || expr_is_int(param->strides[last], 1)) return 0;
+    for (int d = param->leading; d < last; d++)
+        if (expr_is_int(param->strides[d], 1) && !expr_is_int(param->shape[d], 1)) dim = d;
+    return dim + 1;
+}
+
+Expr **argument_dims(Arena *arena, const Buf *param, Expr *const *dims) {
+    Expr **out = NEW_ARRAY(arena, Expr *, param->rank);
+    for (int d = 0; d < param->rank; d++) out[moved_dim(param->moved, param->rank, d)] = dims[d];
+    return out;
 }

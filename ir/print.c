@@ -7,6 +7,7 @@
 // - Conversions. All are explicit in the IR, so all are printed, and a constant that is converted says its own type:
 //   `f32(i64(3))` converts, `f32(3.0)` is a constant.
 #include "ir/print_impl.h"
+#include "ir/query.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,7 +280,8 @@ static void put_launch(Printer *p, const Stmt *stmt) {
         const Param *param = func ? func_argument(func, i) : NULL;
         const Var *var = param ? param->var : NULL;
         if (i) sb_str(p->out, ", ");
-        if (arg->region) put_region(p, arg->region);
+        if (arg->region && arg->region->buf->moved) sb_str(p->out, buf_text(p, arg->region->buf));
+        else if (arg->region) put_region(p, arg->region);
         else if (arg->value) put_expr(p, arg->value, 0, var ? exactly(var->type) : anywhere);
     }
     sb_str(p->out, ");");
@@ -344,7 +346,7 @@ static void put_shape(Printer *p, const Buf *buf) {
     StrBuf *out = p->out, dims;
     sb_init(&dims, p->arena);
     p->out = &dims;
-    put_dims(p, buf->rank, buf->shape);
+    put_dims(p, buf->rank, argument_dims(p->arena, buf, buf->shape));
     p->out = out;
     sb_printf(out, buf->leading ? "[..%s" : "[%s", sb_text(&dims) + 1);
 }
@@ -359,7 +361,7 @@ static void put_param(Printer *p, const Param *param) {
         put_shape(p, buf);
         if (buf->strides) {
             sb_str(p->out, " strides ");
-            put_indices(p, buf->rank, buf->strides);
+            put_indices(p, buf->rank, argument_dims(p->arena, buf, buf->strides));
         }
     }
     if (buf && buf->alias_of) sb_printf(p->out, " @alias(%s)", buf_text(p, buf->alias_of));

@@ -1,5 +1,6 @@
 // Names, constants, expressions and operands as text; print.c says what holds of them.
 #include "ir/print_impl.h"
+#include "ir/query.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,9 +165,19 @@ static void put_im2col(Printer *p, const Buf *view) {
     sb_char(p->out, ')');
 }
 
+static void put_moved(Printer *p, const Buf *buf) {
+    sb_printf(p->out, buf->rank == 2 ? "%s.T" : "permute(%s", buf_text(p, buf));
+    for (int d = 0; d < buf->rank && buf->rank > 2; d++) sb_printf(p->out, ", %d", moved_dim(buf->moved, buf->rank, d));
+    if (buf->rank > 2) sb_char(p->out, ')');
+}
+
 void put_buffer(Printer *p, const Buf *buf) {
     if (buf->im2col) {
         put_im2col(p, buf);
+        return;
+    }
+    if (buf->moved) {
+        put_moved(p, buf);
         return;
     }
     bool slots = p->in_thread && buf->scope == SCOPE_FRAGMENT;
@@ -316,6 +327,7 @@ static bool arg_absent(const Arg *arg) {
 static void put_arg(Printer *p, const OpInfo *info, int count, const Arg *args, int at) {
     const Arg *arg = &args[at];
     if (arg->value) put_expr(p, arg->value, 0, operand_place(info, count, args, at));
+    else if (arg->region && info->id == OP_ALIGNED) sb_str(p->out, buf_text(p, arg->region->buf));
     else if (arg->region) put_region(p, arg->region);
     else if (arg->is_string) put_string(p->out, arg->name);
     else sb_str(p->out, arg->name);

@@ -27,6 +27,12 @@ typedef struct LeadingDims {
 // Of two parameters with one extent for them. NULL: they are the same; else why not.
 const char *leading_differ(Arena *arena, const LeadingDims *a, const LeadingDims *b);
 
+// The argument's dim that is dim d of its parameter (Buf.moved), and the parameter's extents or strides in the argument's
+// order.
+int moved_dim(int moved, int rank, int d);
+int moved_by_strides(const Buf *param);   // Buf.moved for a tensor that has the argument's dims
+Expr **argument_dims(Arena *arena, const Buf *param, Expr *const *dims);
+
 enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again
 
 // Where a loop over statements is: a path of blocks from its root to the current statement.

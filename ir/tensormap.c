@@ -49,7 +49,7 @@ static const char *window_problem(const Window *window, int bits) {
 }
 
 const char *tensor_map_view_problem(const Buf *view) {
-    const char *why = NULL;
+    const char *why = view->alias_of->moved ? "TMA needs the channels of an im2col view next to each other" : NULL;
     if (im2col_is_merged(view)) return NULL;
     for (int i = 0; !why && i < view->im2col->count; i++)
         why = window_problem(&view->im2col->windows[i], tma_facts.corner_bits[view->im2col->count - 1]);
@@ -59,7 +59,8 @@ const char *tensor_map_view_problem(const Buf *view) {
 Expr *tensor_map_corner(Arena *arena, const Buf *view, int window) {
     const Window *w = &view->im2col->windows[window];
     // (positions - 1) * stride - padding, minus the dim's last index
-    Expr *walked = e_sub(arena, e_times(arena, w->positions, w->stride), view->alias_of->shape[window + 1]);
+    Expr *walked =
+        e_sub(arena, e_times(arena, w->positions, w->stride), view->alias_of->shape[view->im2col->dims[window + 1]]);
     return e_plus(arena, walked, 1 - w->stride - w->padding);
 }
 

@@ -60,7 +60,10 @@ static bool make_tensor(const Chooser *c, const HostScope *scope, const PlanPara
     arg->rank = p->rank;
     for (int d = 0; d < p->rank; d++)
         if (!evaluate(c, scope, &p->shape[d], &arg->shape[d])) return false;
-    launch_arg_dense(arg);
+    LaunchArg dense = *arg;   // from the innermost dim on
+    for (int d = 0; d < p->rank; d++) dense.shape[d] = arg->shape[moved_dim(p->moved, p->rank, d)];
+    launch_arg_dense(&dense);
+    for (int d = 0; d < p->rank; d++) arg->strides[moved_dim(p->moved, p->rank, d)] = dense.strides[d];
     for (int d = 0; p->strides && d < p->rank; d++)   // a stride that is not given is that of a dense tensor
         if (!names_no_value(c, &p->strides[d]) && !evaluate(c, scope, &p->strides[d], &arg->strides[d])) return false;
     return true;

@@ -41,9 +41,10 @@ static void buffer_fact(const Facts *f, const Buf *buf) {
     StrBuf text;
     sb_init(&text, f->arena);
     sb_printf(&text, "%s%s: %s", scopes[buf->scope], buf->name, type_text(buf->type));
+    Expr **shape = argument_dims(f->arena, buf, buf->shape);
     for (int d = 0; d < buf->rank; d++) {
         sb_str(&text, d ? ", " : "[");
-        print_expr(buf->shape[d], &text);
+        print_expr(shape[d], &text);
     }
     if (buf->rank) sb_char(&text, ']');
     add_fact(f, buf->loc, as_code(f, sb_text(&text)));

@@ -188,7 +188,8 @@ static bool infer_tensors(Maker *m, const bool *given) {
         const Param *p = &m->func->params.items[i];
         if (p->buf && given[i])
             for (int d = 0; d < p->buf->rank; d++)
-                bind(m->arena, &scope, p->buf->shape[d], m->args[i].tensor->shape[d]);
+                bind(m->arena, &scope, p->buf->shape[d],
+                     m->args[i].tensor->shape[moved_dim(p->buf->moved, p->buf->rank, d)]);
         if (!p->var) continue;
         HostName name = {p->var->name, scalar_integer(TYPE_I64, m->args[i].integer)};
         if (type_is_float(p->var->type)) name.value = scalar_real(TYPE_F64, m->args[i].real);
@@ -205,7 +206,7 @@ static bool infer_tensors(Maker *m, const bool *given) {
             if (!host_eval(m->arena, &scope, buf->shape[d], &extent, &why))
                 return refuse(m, buf->name,
                               arena_printf(m->arena, "its shape is not known (%s): give zeros[...]", why));
-            shape[d] = extent.integer;
+            shape[moved_dim(buf->moved, buf->rank, d)] = extent.integer;
         }
         if (!shape_tensor(m, buf->name, buf->type, buf->rank, shape, &tensor)) return false;
         m->args[i].tensor = tensor_of(m->arena, &tensor);
@@ -231,11 +232,12 @@ static bool check_names(Maker *m, int count, const RunArg *given) {
 static bool check_dim(Maker *m, const HostName *dim, const Buf *buf, const EmuTensor *tensor) {
     for (int d = 0; d < buf->rank; d++) {
         const Expr *extent = buf->shape[d];
+        int at = moved_dim(buf->moved, buf->rank, d);
         bool same = extent->kind == EXPR_VAR && strcmp(extent->var->name, dim->name) == 0;
-        if (!same || tensor->shape[d] == dim->value.integer) continue;
+        if (!same || tensor->shape[at] == dim->value.integer) continue;
         return refuse(m, dim->name,
-                      arena_printf(m->arena, "it is %lld, and dim %d of '%s' is %lld", (long long)dim->value.integer, d,
-                                   buf->name, (long long)tensor->shape[d]));
+                      arena_printf(m->arena, "it is %lld, and dim %d of '%s' is %lld", (long long)dim->value.integer,
+                                   at, buf->name, (long long)tensor->shape[at]));
     }
     return true;
 }

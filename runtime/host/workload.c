@@ -1,6 +1,7 @@
 #include "runtime/host/workload.h"
 #include "ir/build.h"
 #include "ir/match.h"
+#include "ir/query.h"
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +29,7 @@ static HostScope names_of(Arena *arena, const Func *func, const EmuArg *args) {
         for (int d = 0; p->buf && d < p->buf->rank; d++)
             if (p->buf->shape[d]->kind == EXPR_VAR)
                 add_name(arena, &scope, p->buf->shape[d]->var->name,
-                         scalar_integer(TYPE_I64, args[i].tensor->shape[d]));
+                         scalar_integer(TYPE_I64, args[i].tensor->shape[moved_dim(p->buf->moved, p->buf->rank, d)]));
         if (p->var)
             add_name(arena, &scope, p->var->name,
                      type_is_float(p->var->type) ? scalar_real(TYPE_F64, args[i].real)

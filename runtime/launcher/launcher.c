@@ -295,9 +295,9 @@ static void emit_map(Emit *e, const PlanVariant *v, int index) {
     for (int d = 0; d < MOST_WINDOWS; d++) sb_printf(&lower, "%s%d", d ? ", " : "", m->lower[d]);
     for (int d = 0; d < MOST_WINDOWS; d++) sb_printf(&steps, "%s%d", d ? ", " : "", m->strides[d]);
     line(e, "{");
-    line(e, "    static const MapInfo info = {%d, %d, %d, %d, {%s}, %d, %d, {%s}, {%s}, %d};",
-         map_data_type(type, m->tf32), (int)type_bytes(type), m->merged, m->box_rank, sb_text(&box),
-         map_swizzle(m->swizzle), m->windows, sb_text(&lower), sb_text(&steps),
+    line(e, "    static const MapInfo info = {%d, %d, %d, %d, %d, {%s}, %d, %d, {%s}, {%s}, %d};",
+         map_data_type(type, m->tf32), (int)type_bytes(type), v->params.items[at].moved, m->merged, m->box_rank,
+         sb_text(&box), map_swizzle(m->swizzle), m->windows, sb_text(&lower), sb_text(&steps),
          m->windows ? tma_facts.corner_bits[m->windows - 1] : 0);
     line(e, "    const int64_t upper[] = {%s};", list_of(e, m->windows, m->upper));
     line(e, "    void *const map = maps + %d;", index * 128);

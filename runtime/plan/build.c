@@ -3,6 +3,7 @@
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/print.h"
+#include "ir/query.h"
 #include "ir/rewrite.h"
 #include "ir/schedule.h"
 #include "runtime/plan/mechanisms.h"
@@ -110,10 +111,11 @@ static PlanCost *plan_cost(Builder *b, const FuncCost *cost) {
 static PlanParam plan_tensor(Builder *b, const Buf *buf) {
     PlanParam p = {.name = buf->name, .type = buf->type, .is_tensor = true, .mode = buf->mode, .rank = buf->rank};
     if (buf->alias_of) p.alias = buf->alias_of->name;
-    p.shape = host_exprs(b, buf->rank, buf->shape);
+    p.shape = host_exprs(b, buf->rank, argument_dims(b->arena, buf, buf->shape));
+    p.moved = buf->moved;
     p.leading = buf->leading;
     if (p.leading) p.shape[0].text = arena_printf(b->arena, "%s%s", plan_leading, p.shape[0].text);
-    if (buf->strides) p.strides = host_exprs(b, buf->rank, buf->strides);
+    if (buf->strides) p.strides = host_exprs(b, buf->rank, argument_dims(b->arena, buf, buf->strides));
     return p;
 }
 

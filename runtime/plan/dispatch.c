@@ -428,7 +428,7 @@ static bool request_of(Dispatcher *r, const Frame *frame, const PlanMap *map, co
     request.rank = args[at].rank;
     memcpy(request.box, map->box, sizeof request.box);
     for (int d = 0; d < request.rank; d++) {
-        int dim = request.rank - 1 - d;
+        int dim = moved_dim(v->params.items[at].moved, request.rank, request.rank - 1 - d);
         request.extent[d] = args[at].shape[dim];
         request.stride[d] = product(args[at].strides[dim], type_bytes(request.type));
     }

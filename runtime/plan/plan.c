@@ -110,7 +110,7 @@ static bool same_exprs(int count, const HostExpr *a, const HostExpr *b) {
 static bool same_param(const PlanParam *a, const PlanParam *b) {
     if (strcmp(a->name, b->name) != 0 || a->type != b->type || a->is_tensor != b->is_tensor) return false;
     if (a->mode != b->mode || !same_text(a->alias, b->alias) || !same_text(a->layout, b->layout)) return false;
-    if (a->rank != b->rank || !a->strides != !b->strides) return false;
+    if (a->rank != b->rank || !a->strides != !b->strides || a->moved != b->moved) return false;
     return same_exprs(a->rank, a->shape, b->shape) && (!a->strides || same_exprs(a->rank, a->strides, b->strides));
 }
 

@@ -43,6 +43,7 @@ typedef struct PlanParam {   // also a program's scratch
     HostExpr *shape;       // [rank]; a single unbound name is bound to the argument's extent, others are checked
     bool leading;          // shape[0], whose text is `..B`, stands for all leading dims of the argument as one
     HostExpr *strides;     // [rank] in elements; NULL: dense row-major
+    int moved;             // dim moved - 1 is the innermost of tensor maps; 0: the last (moved_dim)
     const char *address;   // "A_address": the tensor's base address in expressions
     const char *layout;    // "[n, k] -> [n / 64, k, n % 64]": where the source's elements lie, for people; NULL: none
     const char *alias;     // the written tensor that may be the same one; NULL: none
@@ -162,7 +163,7 @@ typedef struct Plan {
 } Plan;
 
 // The format of the manifest; raised if a reader of the previous format would misread the new one.
-enum { MANIFEST_FORMAT = 9 };
+enum { MANIFEST_FORMAT = 10 };
 extern const char plan_leading[];   // before the first extent of a shape: PlanParam.leading
 extern const char *const plan_step_names[DO_LAUNCH + 1];
 

@@ -143,7 +143,9 @@ static void read_param(Reader *r, const Json *from, PlanParam *p) {
     p->leading = p->rank > 0 && is_leading(p->shape[0].text);
     int count = p->rank;
     if (strides) p->strides = read_exprs(r, strides, need_expr, &count);
+    p->moved = 1 + (int)json_integer(json_get(from, "innermost"), -1);
     p->zeroed = json_boolean(json_get(from, "zeroed"), false);
+    if (p->moved < 0 || p->moved > p->rank) refuse(r, "its plan has a tensor without its innermost dim");
     if (p->rank > LAYOUT_MAX_RANK || count != p->rank) refuse(r, "its plan has a tensor of a wrong rank");
 }
 

@@ -100,6 +100,7 @@ static void write_param(Writer *w, const PlanParam *p) {
     if (p->alias) put_text(w, "alias", p->alias);
     put_exprs(w, "shape", p->rank, p->shape);
     if (p->strides) put_exprs(w, "strides", p->rank, p->strides);
+    put_unless(w, -1, "innermost", p->moved - 1);
     if (p->layout) put_text(w, "layout", p->layout);
     if (!p->zeroed) return;
     put_true(w, "zeroed");

@@ -6,7 +6,7 @@
 
 // Two variants of a kernel, and a program with scratch that calls it.
 static const char manifest[] =
-    "{\"manifest\": 9, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
+    "{\"manifest\": 10, \"producer\": \"test\", \"target\": \"sm_80\", \"entries\": [\n"
     " {\"name\": \"scale\", \"kind\": \"kernel\", \"variants\": [\n"
     "  {\"when\": \"N % 8 == 0 && x_address % 16 == 0\",\n"
     "   \"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"M\", \"N\"], \"strides\": [\"ldx\", \"1\"]},\n"
@@ -116,7 +116,7 @@ static void test_maps(void **state) {
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
-                              "{\"manifest\": 9, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                              "{\"manifest\": 10, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                               "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", "
                               "\"mode\": \"in\", \"shape\": [\"8\", \"8\"]}, {\"name\": \"n\", \"type\": \"i32\"}], "
                               "\"maps\": [%s], \"dims\": [], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}]}",
@@ -155,7 +155,7 @@ static void test_bad_maps(void **state) {
 static const Plan *plan_with_map(Fixture *f, const char *map) {
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 9, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
+                     "{\"manifest\": 10, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": "
                      "\"kernel\", \"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"bf16\", "
                      "\"mode\": \"in\", \"shape\": [\"B\", \"H\", \"W\", \"C\"]}], \"maps\": [{\"name\": \"m\", "
                      "\"at\": 1, \"tensor\": \"x\", \"box\": [64, 128], \"swizzle\": 128, %s}], \"dims\": "
@@ -447,7 +447,7 @@ static void test_round_trip(void **state) {
 // A program that does nothing is one, too.
 static void test_empty_variant(void **state) {
     static const char text[] =
-        "{\"manifest\": 9, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+        "{\"manifest\": 10, \"producer\": \"test\", \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
         " \"variants\": [{\"when\": \"n > 2\", \"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"steps\": []},"
         " {\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
     Fixture f;
@@ -467,7 +467,7 @@ static void test_empty_variant(void **state) {
 static void test_tuned_values(void **state) {
 #define TUNED(VALUES) "{\"tuned\":" VALUES ",\"symbol\":\"k\",\"grid\":\"1\",\"threads\":32}"
 #define PLAN(VARIANTS)                                                                                                 \
-    "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "                  \
+    "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "                 \
     "\"variants\": [" VARIANTS "]}]}"
     static const char text[] =
         PLAN(TUNED("{\"A\":1,\"B\":2}") "," TUNED("{\"A\":3,\"B\":4}") "," TUNED("{\"A\":5}") "," TUNED("{\"B\":6}"));
@@ -498,7 +498,7 @@ static void test_grids_of_tunables(void **state) {
 #define GRID(TEXT, THREADS) ",\"grid\":\"" TEXT "\",\"threads\":" THREADS
 #define ARGUMENTS "\"params\":[],\"dims\":[\"M\",\"BM2\",\"BN\"],"
     static const char text[] =
-        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": ["
+        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": ["
         "{" ARGUMENTS
         "\"tuned\":{\"BM\":64,\"BN\":128},\"symbol\":\"k\"" GRID("ceildiv(M, 64) * BM2 * 128", "32") "}," VARIANT(
             "{\"BM\":32,\"BN\":32}", "k__1",
@@ -526,7 +526,7 @@ static void test_grids_of_tunables(void **state) {
     assert_non_null(strstr(sb_text(&out), "\"grid\":\"ceildiv(M, {BM}) * BM2 * {BN}\",\"threads\":32"));
     assert_null(strstr(sb_text(&out), "ceildiv(M, 32)"));
     static const char none[] =
-        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "
+        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "
         "\"variants\": [" VARIANT("{}", "k", "") "]}]}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, none, sizeof none - 1));
 #undef VARIANT
@@ -564,7 +564,7 @@ static void test_inconsistent(void **state) {
     setup(&f, *state);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
         const char *text = arena_printf(f.arena,
-                                        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
+                                        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", "
                                         "\"kind\": \"kernel\", \"variants\": [%s]}]}",
                                         variants[i]);
         int before = diag_count(f.sink);
@@ -581,7 +581,7 @@ static void test_host_eval(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
+        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": "
         "[{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}], \"dims\": [], \"symbol\": \"f\", \"grid\": "
         "\"100 / n\", \"threads\": 1}]}]}";
     f.plan = plan_read(f.arena, &f.failure, f.sink, text, strlen(text));
@@ -616,7 +616,7 @@ static void test_alike(void **state) {
     for (size_t i = 0; i < sizeof second / sizeof second[0]; i++) {
         const char *text = arena_printf(
             f.arena,
-            "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
+            "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\","
             "\"variants\": [{\"params\": [%s], \"dims\": [\"N\"], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}, {\"params\": [%s], \"dims\": [%s], \"symbol\": \"k\", \"grid\": \"1\","
             "\"threads\": 1}]}]}",
@@ -632,7 +632,7 @@ static DiagCode assumed(Fixture *f, const char *condition) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"n\", \"type\": \"i64\"}, {\"name\": \"m\","
                      "\"type\": \"i32\"}, {\"name\": \"u\", \"type\": \"u32\"}, {\"name\": \"x\", \"type\": \"f32\"},"
                      "{\"name\": \"b\", \"type\": \"bool\"}], \"dims\": [],"
@@ -782,7 +782,7 @@ static DiagCode program_step(Fixture *f, const char *step) {
     Launch launch;
     char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
+                     "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"p\", \"kind\": \"program\","
                      "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"out\", \"shape\":"
                      "[\"4\", \"8\"]}], \"dims\": [], \"steps\": [%s]}]}]}",
                      step);
@@ -862,7 +862,7 @@ static void test_transposed_region(void **state) {
     Launch launch;
     setup(&f, *state);
     const char *text =
-        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
+        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", \"variants\": [{"
         "\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"M\", \"N\"], \"strides\": [\"a\", \"b\"]}, "
         "{\"name\": \"r\", \"type\": \"f32\", \"shape\": [\"L\"]}], \"dims\": [\"M\", \"N\", \"a\", \"b\", \"L\"], "
         "\"symbol\": \"k\", \"grid\": \"1\", \"threads\": 1}]}, {\"name\": \"p\", \"kind\": \"program\", \"variants\": [{"
@@ -887,7 +887,7 @@ static void test_transposed_region(void **state) {
 static void read_kernel(Fixture *f, const char *variants) {
     char *text = arena_printf(
         f->arena,
-        "{\"manifest\": 9, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
+        "{\"manifest\": 10, \"target\": \"sm_80\", \"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}]}",
         variants);
     f->plan = plan_read(f->arena, &f->failure, f->sink, text, strlen(text));
     assert_non_null(f->plan);
@@ -967,7 +967,7 @@ static void test_shared_conditions(void **state) {
 static const Plan *read_compared(Fixture *f, const char *variants) {
     const char *text =
         arena_printf(f->arena,
-                     "{\"manifest\": 9, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
+                     "{\"manifest\": 10, \"target\": \"sm_80\", \"terms\": [\"tile_rows\", \"step\", \"tail\"],"
                      "\"entries\": [{\"name\": \"f\", \"kind\": \"kernel\", \"variants\": [%s]}], "
                      "\"texts\": [\"n\", \"1\", \"n < 64\", \"8 / (n - 3)\"]}",
                      variants);
@@ -1058,7 +1058,7 @@ static void test_clusters(void **state) {
     setup(&f, *state);
     const char *terms = "\"terms\": [\"tile_rows\", \"step\", \"tail\", \"cluster_rows\", \"cluster_columns\"],";
     const char *texts = "\"texts\": [\"n\", \"1\", \"n < 64\"]}";
-    const char *frame = "{\"manifest\": 9, \"target\": \"sm_90a\", %s \"entries\": [{\"name\": \"f\", \"kind\": "
+    const char *frame = "{\"manifest\": 10, \"target\": \"sm_90a\", %s \"entries\": [{\"name\": \"f\", \"kind\": "
                         "\"kernel\", \"variants\": [%s]}], %s";
     const char *text =
         arena_printf(f.arena, frame, terms, TWO ", [1, 4], [1, 1], {\"cost\": [-6, -5], " CALLED("other"), texts);
@@ -1384,11 +1384,11 @@ static void test_format_of_costs(void **state) {
         "stray load copied_rows "
         "copied_columns resident slice_steps read sum launch alone ");
     assert_int_equal(COST_EXTENTS, 6);
-    assert_int_equal(MANIFEST_FORMAT, 9);
+    assert_int_equal(MANIFEST_FORMAT, 10);
     static const char before[] = "{\"manifest\": 5, \"target\": \"sm_80\", \"entries\": []}";
     assert_null(plan_read(f.arena, &f.failure, f.sink, before, strlen(before)));
     diag_render(f.sink, 0, DIAG_TEXT, &said);
-    assert_non_null(strstr(sb_text(&said), "its plan has format 5, that of another version; this one reads format 9"));
+    assert_non_null(strstr(sb_text(&said), "its plan has format 5, that of another version; this one reads format 10"));
 }
 
 int main(void) {
