@@ -466,7 +466,7 @@ static const char *cp_async_problem(Selector *s, const Candidate *c, const Expr 
             return "its condition may change within a vector: `assume` that its bound is a multiple of one, as in "
                    "`assume(C % 8 == 0)`";
         if (access->load && tma_tensor_problem(access->buf))
-            return "the last stride of its tensor is not the constant 1: declare it so, or `permute` the tensor";
+            return "no stride of its tensor is the constant 1: declare one so";
         if (moves_along(c, access))
             return "its tile and its tensor are contiguous along different dims: copy the tile as it is in memory, and use "
                    "it with `.T`";

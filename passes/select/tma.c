@@ -210,7 +210,7 @@ static const char *box_problem(const Region *region, int dims) {
 const char *tma_tensor_problem(const Buf *buf) {
     const Buf *tensor = buf_viewed(buf);
     bool unit = !tensor->strides || expr_is_int(tensor->strides[tensor->rank - 1], 1);
-    return unit ? NULL : "TMA needs a last stride that is the constant 1: declare it so, or `permute` the tensor";
+    return unit ? NULL : "TMA needs a stride that is the constant 1: declare one so";
 }
 
 // All rows of some of the slot's panels.

@@ -597,8 +597,7 @@ static const char *copies_problem(RolePlan *plan) {
             if (range->block != &plan->grid->grid.body && loads_single_elements(plan, filling_stmt(plan, range)))
                 return because(
                     plan, filling_stmt(plan, range),
-                    "it loads a tensor element by element, whose last stride is not the constant 1: declare it so, or "
-                    "`permute` the tensor");
+                    "it loads a tensor element by element, of which no stride is the constant 1: declare one so");
     }
     return NULL;
 }

@@ -129,12 +129,10 @@ static Stmt *copy_from(Arena *arena, const Stmt *copy, const RegionDim *dims) {
 static Stmt *copy_if(Arena *arena, Expr *condition, bool value, const Stmt *copy) {
     RegionDim dims[LAYOUT_MAX_RANK];
     const Region *from = copy_of(copy).src;
-    bool first_moves = from->buf->strides && expr_is_int(from->buf->strides[0], 1);   // (as above)
-    int d = first_moves ? 1 : 0;
     if (from->count < 2) return NULL;
     memcpy(dims, from->dims, sizeof *dims * (size_t)from->count);
-    Expr *start = e_cast(arena, TYPE_I64, dims[d].start), *behind = e_cast(arena, TYPE_I64, from->buf->shape[d]);
-    dims[d].start = e_select(arena, condition, value ? start : behind, value ? behind : start);
+    Expr *start = e_cast(arena, TYPE_I64, dims[0].start), *behind = e_cast(arena, TYPE_I64, from->buf->shape[0]);
+    dims[0].start = e_select(arena, condition, value ? start : behind, value ? behind : start);
     return copy_from(arena, copy, dims);
 }
 
