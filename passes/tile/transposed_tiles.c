@@ -4,7 +4,8 @@
 //     copy(A[k * 64 +: 64, i * 128 +: 128].T, As);       =>  copy(A[k * 64 +: 64, i * 128 +: 128], As);
 //     gemm(As, Bs, acc);                                     gemm(As.T, Bs, acc);
 //
-// The instructions of tensor cores read 16-bit operands either way, where TMA and cp.async move only what lies together.
+// The instructions of tensor cores read 16-bit operands either way, and a role transposes tiles of bytes for them
+// (operand_tiles.c), where TMA and cp.async move only what lies together.
 #include "ir/build.h"
 #include "ir/match.h"
 #include "ir/query.h"
@@ -26,7 +27,7 @@ static bool loads_tile(const Expr *expr, const void *tile) {
 static bool can_flip(Arena *arena, const Func *kernel, const Buf *tile) {
     int loads = 0, products = 0;
     bool free = tile->scope == SCOPE_SHARED && buf_is_free(tile) && tile->rank == 2 && type_is_float(tile->type) &&
-                type_bits(tile->type) == 16;
+                type_bits(tile->type) <= 16;
     if (!free) return false;
     FOR_EACH_STMT (stmt, &kernel->body) {
         Stmt alone = stmt_alone(stmt);

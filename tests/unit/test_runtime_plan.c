@@ -113,6 +113,31 @@ static void test_maps(void **state) {
     assert_true(y->tf32 && !x->tf32);
 }
 
+// The innermost dim of the argument need not be its last one.
+static void test_inner_maps(void **state) {
+    static const char text[] =
+        "{\"manifest\": 10, \"target\": \"sm_90a\", \"entries\": [{\"name\": \"k\", \"kind\": \"kernel\", "
+        "\"variants\": [{\"params\": [{\"name\": \"x\", \"type\": \"f32\", \"shape\": [\"B\", \"M\", \"K\"], "
+        "\"strides\": [\"s\", \"1\", \"t\"], \"innermost\": 1}], \"dims\": [\"B\", \"M\", \"K\", \"s\", \"t\"], "
+        "\"maps\": [[\"x\", 32, 8, 1]], \"symbol\": \"k\", \"grid\": \"1\", \"threads\": 32}]}]}";
+    static const int64_t shape[] = {3, 64, 20}, strides[] = {2048, 1, 72};
+    Fixture f;
+    Launch launch;
+    setup(&f, *state);
+    f.plan = plan_read(f.arena, &f.failure, f.sink, text, sizeof text - 1);
+    assert_non_null(f.plan);
+    LaunchArg arg = {.is_tensor = true, .rank = 3, .address = 0x1000};
+    memcpy(arg.shape, shape, sizeof shape);
+    memcpy(arg.strides, strides, sizeof strides);
+    assert_true(resolve(&f, "k", 1, &arg, &launch));
+    const MapRequest *x = &launch.actions.items[0].maps[0];
+    static const int order[] = {1, 2, 0};
+    for (int d = 0; d < 3; d++) {
+        assert_int_equal(x->extent[d], shape[order[d]]);
+        assert_int_equal(x->stride[d], strides[order[d]] * 4);
+    }
+}
+
 // Whether a plan with this map of the tensor x: f32[8, 8] is read.
 static bool map_is_read(Fixture *f, const char *map) {
     char *text = arena_printf(f->arena,
@@ -1413,6 +1438,7 @@ int main(void) {
         IN_ARENA(test_alike),
         IN_ARENA(test_program_refuses),
         IN_ARENA(test_maps),
+        IN_ARENA(test_inner_maps),
         IN_ARENA(test_bad_maps),
         IN_ARENA(test_view_maps),
         IN_ARENA(test_leading_dims),
