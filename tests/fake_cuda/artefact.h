@@ -8,7 +8,7 @@
 #define COPY_BACK "{\"do\": \"launch\", \"name\": \"copy\", \"args\": [{\"tensor\": \"t\"}, {\"tensor\": \"y\"}]}"
 
 static const char plan_text[] =
-    "{\"manifest\": 9, \"producer\": \"test\", \"target\": \"sm_90a\","
+    "{\"manifest\": 10, \"producer\": \"test\", \"target\": \"sm_90a\","
     "\"terms\": [\"tile_rows\", \"step\", \"tail\", \"cluster_rows\", \"cluster_columns\", \"stray\"], \"entries\": ["
     "{\"name\": \"copy\", \"kind\": \"kernel\", \"variants\": [{\"params\": ["
     "{\"name\": \"x\", \"type\": \"f32\", \"mode\": \"in\", \"shape\": [\"N\"]},"
