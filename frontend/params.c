@@ -34,8 +34,15 @@ static void scalar_param(Sema *s, const Node *param) {
 }
 
 // ---- dims ----
+// A compile-time name hides a const of the file.
+static bool hides_const(Sema *s, const char *name) {
+    for (int i = 0; i < s->choices.count; i++)
+        if (strcmp(s->choices.items[i].name, name) == 0) return !strmap_get(s->scope->symbols, name);
+    return false;
+}
+
 static void bare_dim(Sema *s, const Node *dim) {
-    if (dim->kind != N_NAME || find(s, dim->text)) return;
+    if (dim->kind != N_NAME || (find(s, dim->text) && !hides_const(s, dim->text))) return;
     Var *var = declare_var(s, dim->text, VAR_DIM, TYPE_I64, dim->span);
     vec_push(s->arena, &s->func->dims, var);
 }
