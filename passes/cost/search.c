@@ -261,7 +261,7 @@ static bool serves_split(const TileSearch *search, const Func *kernel, int ctas)
     if (split_refused(search->arena, search->target, kernel, ctas)) return false;
     const Func *clone = split_clone(search->arena, kernel, ctas);
     Specialization how = specialization_of(search->arena, search->target, clone);
-    return how.kind == WS_COOPERATIVE && specialized_fits(search->arena, search->target, clone, &how);
+    return how.kind == WS_COOPERATIVE && specialized_fits(search->arena, search->target, clone, &how) == FITS_STAGED;
 }
 
 // Split-K within a cluster, of a tile that warpgroups compute together.

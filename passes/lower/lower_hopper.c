@@ -202,8 +202,9 @@ typedef struct Store {
     const Block *loops;
     TmaStore shape;
     Block *out;
-    bool tile;     // staged in a tile of its own shape
-    bool by_tma;   // else by threads
+    bool tile;            // staged in a tile of its own shape
+    bool by_tma;          // else by threads
+    Expr *row, *column;   // the first ones of the warpgroup
 } Store;
 
 typedef struct Box {   // of the tile
@@ -237,15 +238,8 @@ static void push_barrier(Store *store) {
     lower_warpgroup_barrier(store->lower, store->loc, store->out);
 }
 
-// First row of the warpgroup.
-static Expr *warpgroup_rows(Lower *lower, int64_t rows) {
-    if (!lower->warpgroup || rows == 0) return e_int(lower->arena, 0);
-    return e_times(lower->arena, e_var(lower->arena, lower->warpgroup), rows);
-}
-
 static Expr *box_row(Store *store, const Box *box) {
-    int64_t rows = store->shape.strips * store->shape.rows;
-    return e_plus(store->arena, warpgroup_rows(store->lower, rows), box->row);
+    return e_plus(store->arena, store->row, box->row);
 }
 
 // Indices of a staging buffer: the warpgroup (if several), slot, row and column. In a whole tile: row and column, from
@@ -316,6 +310,14 @@ static void push_loops(Store *store, int64_t first, int64_t count) {
     }
 }
 
+// The region, so many columns further.
+static Region *moved_along(const Store *store, const Region *region, Expr *columns) {
+    Region *moved = clone_region(store->arena, NULL, region);
+    RegionDim *last = &moved->dims[moved->count - 1];
+    last->start = e_add(store->arena, last->start, columns);
+    return moved;
+}
+
 static void push_vectors(Store *store, Buf *buf, const Box *box) {
     const Lower *lower = store->lower;
     StagedBox staged = {buf, .row = box_row(store, box), .column = box->column, .rows = store->shape.rows,
@@ -323,16 +325,8 @@ static void push_vectors(Store *store, Buf *buf, const Box *box) {
     if (lower->warpgroup) staged.at[staged.prefix++] = e_var(store->arena, lower->warpgroup);
     if (buf->rank - staged.prefix == 3) staged.at[staged.prefix++] = box->slot;
     push_barrier(store);
-    lower_vector_store(store->lower, store->copy.dst, &staged, thread_of_warpgroup(store->lower), store->loc,
-                       store->out);
-}
-
-// The region, so many columns further.
-static Region *moved_along(const Store *store, const Region *region, Expr *columns) {
-    Region *moved = clone_region(store->arena, NULL, region);
-    RegionDim *last = &moved->dims[moved->count - 1];
-    last->start = e_add(store->arena, last->start, columns);
-    return moved;
+    lower_vector_store(store->lower, moved_along(store, store->copy.dst, store->column), &staged,
+                       thread_of_warpgroup(store->lower), store->loc, store->out);
 }
 
 static void push_box(Store *store, Buf *buf, const Box *box) {
@@ -358,9 +352,9 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     tile.transposed = false;
     Arg args[2 + MOST_COORDINATES] = {arg_value(e_var(arena, tensor_map(lower, &tile, extents, box->swizzle, false))),
                                       staging_place(store, buf, box, zero, zero)};
-    int count = transposed ? set_coordinates(lower, moved_along(store, &tile, box_row(store, box)), 0,
-                                             e_int(arena, box->column), false, args + 2)
-                           : set_coordinates(lower, &tile, box->column, box_row(store, box), false, args + 2);
+    Expr *row = transposed ? e_plus(arena, store->column, box->column) : box_row(store, box);
+    const Region *to_box = moved_along(store, &tile, transposed ? box_row(store, box) : store->column);
+    int count = set_coordinates(lower, to_box, transposed ? 0 : box->column, row, false, args + 2);
     Block *only = push_first_thread(store);
     block_call(arena, only, store->loc, OP_TMA_STORE, 2 + count, args);
     if (!store->tile || box->last) block_call(arena, only, store->loc, OP_BULK_COMMIT, 0, NULL);
@@ -381,17 +375,16 @@ static int64_t slots_of(const Lower *lower, const Buf *buf) {
 }
 
 // Of a statement with a mechanism that a source names: select asks before it chooses one.
-static const char *layout_problem(const Store *store) {
+static const char *layout_problem(const Store *store, const WgmmaSplit *split) {
     const Buf *fragment = store->copy.src->buf;
     Lower *lower = store->lower;
-    int64_t rows = buf_extent(fragment, 0), columns = buf_extent(fragment, 1);
+    int64_t rows = buf_extent(fragment, 0), columns = buf_extent(fragment, 1), across = columns / split->n;
     const char *why = "the registers have not the layout of products";
     WgmmaInfo info;
-    if (!fragment->layout || !wgmma_find(lower->target, "bf16", "bf16", "f32", (int)columns, &info)) return why;
+    if (!fragment->layout || !wgmma_find(lower->target, "bf16", "bf16", "f32", (int)across, &info)) return why;
     const Layout *layout =
-        fragment_of_instruction(lower->arena, info.acc_layout, rows, columns, warpgroups_of(lower), 1, lower->threads);
+        fragment_of_instruction(lower->arena, info.acc_layout, rows, columns, split->m, split->n, lower->threads);
     if (!layout_equal(layout, fragment->layout)) return why;
-    if (store->shape.strips % warpgroups_of(lower)) return "each warpgroup has 64 rows at a time";
     return (store->shape.chunks ? store->copy.stage : store->copy.tail) ? NULL
                                                                         : "it is no result of products of a role";
 }
@@ -417,12 +410,27 @@ static bool follows_wait(const Store *store) {
            expr_is_int(ARG(before->items[last - 1], BULK_WAIT, n).value, 0);
 }
 
+// Of several warpgroups each stores its own rows, or columns.
+static void share_store(Store *store, const WgmmaSplit *split) {
+    Lower *lower = store->lower;
+    Arena *a = store->arena;
+    TmaStore *shape = &store->shape;
+    shape->strips /= split->m;
+    Expr *number = lower->warpgroup ? e_var(a, lower->warpgroup) : e_int(a, 0);
+    store->row = e_times(a, e_rem(a, number, split->m), shape->strips * shape->rows);
+    store->column = e_times(a, e_over(a, number, split->m), buf_extent(store->copy.src->buf, 1) / split->n);
+}
+
 void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
     Store store = {lower, lower->arena, stmt->loc, copy_of(stmt), loops, .out = out};
     store.by_tma = via_is(stmt, VIA_TMA_STORE);
     if (!is_possible(lower, stmt, tma_epilogue_problem(lower->target, stmt, &store.shape))) return;
-    if (!is_possible(lower, stmt, layout_problem(&store))) return;
-    store.shape.strips /= warpgroups_of(lower);
+    WgmmaSplit split = strips_split(store.shape.strips, warpgroups_of(lower));
+    if (!is_possible(lower, stmt, layout_problem(&store, &split))) return;
+    if (!is_possible(lower, stmt,
+                     tma_store_share(stmt, split.n, &store.shape) ? NULL : "its columns are not shared equally"))
+        return;
+    share_store(&store, &split);
     const TmaStore *shape = &store.shape;
     int64_t across = shape->chunks + (shape->tail > 0), boxes = shape->strips * across;
     Buf *stage = shape->chunks ? store.copy.stage->buf : store.copy.tail->buf;

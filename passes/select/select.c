@@ -163,7 +163,7 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
     const char *why;
-    if (via_is(stmt, VIA_VECTOR_STORE)) return false;
+    if (via_of(stmt) != VIA_NONE && !via_is(stmt, VIA_TMA_STORE)) return false;
     bool stores = stores_tile(s->arena, s->target, s->kernel, stmt, &store, &why);
     if (why) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
     return stores;

@@ -423,6 +423,17 @@ bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, co
     return tile->type == copy_of(copy).dst->buf->type && panels.columns == store->columns;
 }
 
+bool tma_store_share(const Stmt *copy, int64_t warpgroups, TmaStore *store) {
+    const Region *from = copy_of(copy).src;
+    int64_t columns = region_extent(from, 1) / warpgroups;
+    if (warpgroups == 1) return true;
+    if (!region_is_whole(from) || columns * warpgroups != region_extent(from, 1)) return false;
+    if (columns % matrix_facts.rows || columns < store->columns) return false;
+    store->chunks = columns / store->columns;
+    set_tail(store, columns % store->columns, type_bytes(copy_of(copy).dst->buf->type));
+    return true;
+}
+
 void push_store_wait(Arena *arena, Span loc, Block *out) {
     BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, 0), arg_name("read"));
 }
@@ -518,13 +529,22 @@ static const char *types_problem(Arena *arena, const Stmt *gemm) {
                         type_text(a), type_text(b), type_text(narrow), type_text(narrow == a ? b : a));
 }
 
+// A strip that is too wide for one warpgroup's registers is for two, with half of its columns each (wgmma_split).
+static bool strip_wgmma(const Target *target, const Stmt *gemm, int64_t m, int64_t n, WgmmaInfo *info) {
+    WgmmaInfo half;
+    if (gemm_wgmma(target, gemm, n, info)) return true;
+    if (m != WGMMA_ROWS || n <= WGMMA_COLUMNS || n % 2 || !gemm_wgmma(target, gemm, n / 2, &half)) return false;
+    *info = half;
+    return true;
+}
+
 const char *wgmma_problem(Arena *arena, const Target *target, const Stmt *gemm, WgmmaInfo *info) {
     GemmOp op = gemm_of(gemm);
     int64_t m = region_extent(op.acc, 0), n = region_extent(op.acc, 1), k = region_extent(op.a, 1);
     *info = (WgmmaInfo){0};
     if (!target_has(target, FEATURE_WGMMA)) return "the target has no wgmma";
     if (via_of(gemm) != VIA_NONE && !via_is(gemm, VIA_WGMMA)) return "@via names another mechanism";
-    if (!gemm_wgmma(target, gemm, n, info))
+    if (!strip_wgmma(target, gemm, m, n, info))
         return info->n ? "wgmma has no instruction for so many columns" : types_problem(arena, gemm);
     if (m % info->m || k % info->k) return "m and k of the tile must be multiples of those of wgmma";
     if (op.acc->buf->layout && via_of(gemm) == VIA_NONE)
@@ -558,13 +578,19 @@ static bool columns_split(Arena *arena, const Stmt *gemm, const WgmmaInfo *info,
     return columns % (op.b->transposed ? tma_facts.swizzle_rows : panels.columns) == 0;
 }
 
+WgmmaSplit strips_split(int64_t strips, int64_t warpgroups) {
+    WgmmaSplit split = {.m = warpgroups};
+    while (strips % split.m || warpgroups % split.m) split.m--;
+    split.n = warpgroups / split.m;
+    return split;
+}
+
 bool wgmma_split(Arena *arena, const Target *target, const Stmt *gemm, int64_t warpgroups, WgmmaInfo *info,
                  WgmmaSplit *out) {
     GemmOp op = gemm_of(gemm);
-    int64_t strips = region_extent(op.acc, 0) / info->m, columns = region_extent(op.acc, 1);
-    for (out->m = warpgroups; strips % out->m || warpgroups % out->m;) out->m--;
-    out->n = warpgroups / out->m;
-    if (out->n == 1) return true;
+    int64_t columns = region_extent(op.acc, 1);
+    *out = strips_split(region_extent(op.acc, 0) / info->m, warpgroups);
+    if (out->n == 1) return info->n == columns;
     WgmmaInfo whole = *info;
     return columns % out->n == 0 && columns_split(arena, gemm, &whole, columns / out->n) &&
            gemm_wgmma(target, gemm, columns / out->n, info);

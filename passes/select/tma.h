@@ -79,6 +79,8 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
 // Whether a shared tile that is no longer used can be the staging: it has the shape of the accumulator and the layout
 // of the boxes.
 bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile);
+// In place: what each of so many warpgroups stores that share the columns of the fragment. False: they cannot.
+bool tma_store_share(const Stmt *copy, int64_t warpgroups, TmaStore *store);
 void push_store_wait(Arena *arena, Span loc, Block *out);         // until stores no longer read shared memory
 void push_last_store_wait(Arena *arena, Span loc, Block *body);   // of a role, if it stores accumulators by TMA
 enum { TMA_STORE_SLOTS = 2 };                                     // one box is written while the other is read
@@ -101,6 +103,7 @@ const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, W
 typedef struct WgmmaSplit {
     int64_t m, n;
 } WgmmaSplit;
+WgmmaSplit strips_split(int64_t strips, int64_t warpgroups);   // strips of rows first
 bool wgmma_split(Arena *arena, const Target *target, const Stmt *gemm, int64_t warpgroups, WgmmaInfo *info,
                  WgmmaSplit *out);
 // Whether the right operand of a wgmma gemm has paired k (WgmmaInfo.k_paired), as then has the left one in registers:

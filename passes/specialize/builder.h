@@ -108,6 +108,8 @@ void pipeline_mma(Arena *arena, Facts *facts, Block *block, Map *consumes);
 
 // Two roles may share the steps of a tile of 64 rows (share_steps.c).
 enum { SHARED_STEPS = 2 };
+// Groups that share the columns of one strip.
+enum { COLUMN_GROUPS = 2 };
 bool may_share_steps(Arena *arena, const Func *kernel);
 int64_t shared_steps_bytes(const Func *kernel);   // of shared memory in which they add their accumulators
 Buf *declare_sum(RoleBuilder *p, Block *out);     // this memory

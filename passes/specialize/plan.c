@@ -201,6 +201,17 @@ static Span stages_span(const Stmt *grid) {
     return most ? most->loc : (Span){0};
 }
 
+// Threads store the accumulators.
+static void store_unstaged(PassContext *context, Func *kernel) {
+    FOR_EACH_STMT_MUT (stmt, &kernel->body) {
+        TmaStore store;
+        const char *why;
+        if (!stores_tile(context->arena, context->target, kernel, stmt, &store, &why)) continue;
+        REMARK(context, stmt->loc, T_STORED_BY_THREADS, "shared memory has no room for its staging: use fewer stages");
+        via_set(context->arena, stmt, VIA_VECTOR);
+    }
+}
+
 bool pass_plan(PassContext *context, Func *kernel) {
     Arena *a = context->arena;
     const Target *target = context->target;
@@ -208,10 +219,11 @@ bool pass_plan(PassContext *context, Func *kernel) {
     if (!grid) return false;
     Specialization how = {.kind = WS_NONE};
     if (kernel->stage == STAGE_TILE) how = specialization_of(a, target, kernel);
-    if (how.kind == WS_COOPERATIVE && !specialized_fits(a, target, kernel, &how))
-        how = (Specialization){
-            .why = "its tiles with slots and staging need more shared memory than a CTA has: use fewer stages",
-            .at = stages_span(grid)};
+    StoreFit fit = how.kind == WS_COOPERATIVE ? specialized_fits(a, target, kernel, &how) : FITS_STAGED;
+    if (fit == FITS_UNSTAGED) store_unstaged(context, kernel);
+    if (fit == FITS_NOT)
+        how = (Specialization){.why = "its tiles with slots need more shared memory than a CTA has: use fewer stages",
+                               .at = stages_span(grid)};
     bool scheduled = write_schedule(context, kernel, grid, &how);
     if (kernel->stage != STAGE_TILE) return scheduled;
     if (how.kind == WS_NONE || attr_get(kernel->attrs, ATTR_FALLBACK))
@@ -221,5 +233,5 @@ bool pass_plan(PassContext *context, Func *kernel) {
     if (!why) why = registers_problem(a, target, kernel, &how, &groups);
     if (why) return diag(context->sink, grid->loc, T_GROUPS, why), false;
     bool added = plan_slots(a, target, kernel, &how, &groups);
-    return write_groups(a, grid, &asked, &groups) || scheduled || added;
+    return write_groups(a, grid, &asked, &groups) || scheduled || added || fit == FITS_UNSTAGED;
 }

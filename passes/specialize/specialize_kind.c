@@ -435,9 +435,10 @@ int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel) {
     return bytes;
 }
 
-bool specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
+StoreFit specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
     int64_t shared = buffer_bytes(arena, target, kernel);
     int64_t staging = specialized_staging(arena, target, kernel, how);
-    staging += other_products_bytes(arena, target, kernel, how->sharers);
-    return specialized_shared(target, how, staging, shared) <= target->shared_block;
+    int64_t others = other_products_bytes(arena, target, kernel, how->sharers);
+    if (specialized_shared(target, how, staging + others, shared) <= target->shared_block) return FITS_STAGED;
+    return shared + how->slot_bytes + others <= target->shared_block ? FITS_UNSTAGED : FITS_NOT;
 }

@@ -80,8 +80,9 @@ int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel);
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
 // All of it with `shared` bytes of the source's buffers: where staging does not fit, one of them may serve.
 int64_t specialized_shared(const Target *target, const Specialization *how, int64_t staging, int64_t shared);
-// Whether all of that is as much as a CTA can have, by the estimate of occupancy.h.
-bool specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
+// Whether all of that is as much as a CTA can have, by the estimate of occupancy.h: or all but the staging of stores.
+typedef enum { FITS_NOT, FITS_UNSTAGED, FITS_STAGED } StoreFit;
+StoreFit specialized_fits(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
 // The tile m by n of one MMA of the loop.
 void specialized_tile(const Func *kernel, int64_t *m, int64_t *n);
 // The steps of that loop, or an upper bound, in names that are the same for all tiles.

@@ -265,7 +265,7 @@ static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
 }
 
 TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store) {
-    if (plan->transposes) return NULL;
+    if (plan->transposes || plan->by_columns) return NULL;   // (a warpgroup reads rows of the others)
     VEC_EACH_PTR (TileRing, ring, &plan->rings) {
         const RoleTile *tile = ring->tiles.items[0];
         bool single_use =
@@ -403,7 +403,7 @@ static void add_product(RolePlan *plan, const Stmt *gemm) {
         return;
     }
     plan->rows = gcd64(plan->rows, region_extent(gemm_of(gemm).acc, 0));
-    int64_t registers = (int64_t)info.m * info.n / target_warpgroup(plan->target);
+    int64_t registers = info.m * region_extent(gemm_of(gemm).acc, 1) / target_warpgroup(plan->target);
     if (registers > plan->widest) plan->widest = registers;
 }
 
@@ -657,8 +657,33 @@ static const char *plan_problem(RolePlan *plan, const Func *kernel) {
 
 // ---- warpgroups and registers ----
 
+// Of one strip two warpgroups have half of the columns of each product.
+static bool splits_columns(Arena *arena, const Target *target, const Func *kernel) {
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        WgmmaInfo info;
+        WgmmaSplit split;
+        TmaStore store;
+        bool stores = is_fragment_to_global_copy(stmt) && !tma_epilogue_problem(target, stmt, &store);
+        if (stores && !tma_store_share(stmt, COLUMN_GROUPS, &store)) return false;
+        if (!is_call(stmt, OP_GEMM)) continue;
+        if (wgmma_problem(arena, target, stmt, &info) || region_extent(gemm_of(stmt).acc, 0) != WGMMA_ROWS)
+            return false;
+        if (!wgmma_split(arena, target, stmt, COLUMN_GROUPS, &info, &split)) return false;
+    }
+    return true;
+}
+
+static bool registers_fit(Arena *arena, const Target *target, const Func *kernel, int warpgroups, int sharers,
+                          int producers) {
+    int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
+    if (!most)
+        most = target->registers_thread,
+        room = ROOM_ALONE;   // registers are not reallocated; the thread holds scalars too
+    return needed_registers(arena, target, kernel, sharers) + room <= most;
+}
+
 // What the source says, or the largest number of warpgroups with equally many strips of 64 rows each. Of one strip two
-// share the steps.
+// share the steps, or the columns where a single one's registers do not hold them.
 int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kernel, int *members) {
     int64_t asked = kernel_groups(kernel).of[GROUP_COMPUTE].count, rows = 0;
     bool all = true;
@@ -676,7 +701,8 @@ int cooperative_warpgroups(Arena *arena, const Target *target, const Func *kerne
         if (rows / WGMMA_ROWS % w == 0 &&
             (int64_t)(MOST_PRODUCERS + w) * target_warpgroup(target) <= target->max_threads)
             return w;
-    return 1;
+    bool strip = all && rows == WGMMA_ROWS && !registers_fit(arena, target, kernel, 1, 1, 1);
+    return strip && splits_columns(arena, target, kernel) ? COLUMN_GROUPS : 1;
 }
 
 // Producer warpgroups. Transposing warps share the loading warpgroup if a warpgroup of their own would leave consumers
@@ -692,15 +718,6 @@ static int producers_for(const RolePlan *plan, const Func *kernel, int warpgroup
 // The registers at the start must hold the accumulator of each instruction.
 static bool starts_fit(const RolePlan *plan, int warpgroups) {
     return plan->widest + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
-}
-
-static bool registers_fit(Arena *arena, const Target *target, const Func *kernel, int warpgroups, int sharers,
-                          int producers) {
-    int64_t most = consumer_registers(target, warpgroups, producers, target->registers_least), room = COOPERATIVE_ROOM;
-    if (!most)
-        most = target->registers_thread,
-        room = ROOM_ALONE;   // registers are not reallocated; the thread holds scalars too
-    return needed_registers(arena, target, kernel, sharers) + room <= most;
 }
 
 bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel) {
@@ -764,7 +781,10 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     if (plan->computed) return "the addresses of its loads depend on computed values";
     int warpgroups = cooperative_warpgroups(arena, target, kernel, &plan->members);
     plan->consumers = warpgroups / plan->members;
-    if (warpgroups > MOST_WARPGROUPS || plan->rows / WGMMA_ROWS % plan->consumers)
+    bool whole = plan->rows / WGMMA_ROWS % plan->consumers == 0;
+    plan->by_columns = !whole && plan->consumers == COLUMN_GROUPS && splits_columns(arena, target, kernel);
+    if (plan->by_columns) plan->widest /= COLUMN_GROUPS;
+    if (warpgroups > MOST_WARPGROUPS || (!whole && !plan->by_columns))
         return arena_printf(arena, "%d groups cannot share its tile: at most %d do, of whole strips of %d rows",
                             warpgroups, MOST_WARPGROUPS, WGMMA_ROWS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);

@@ -55,6 +55,7 @@ typedef struct RolePlan {
     bool pipelined, computed;
     bool partial;               // some copy leaves a part of its tile out
     bool transposes;            // some tile is transposed in shared memory, by a role of its own
+    bool by_columns;            // the consumers share the columns of one strip
     int consumers, producers;   // warpgroups that compute (of a role); that load or transpose
     int members;                // compute roles
     Span at;                    // of what cannot be in such a kernel

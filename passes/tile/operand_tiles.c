@@ -28,6 +28,7 @@
 
 typedef struct OperandTiles {
     Map *tiles;   // of a fragment, or of a tile of bytes
+    bool left;    // also of left operands in registers
 } OperandTiles;
 
 static bool is_across_k(const Region *operand, bool right) {
@@ -35,13 +36,13 @@ static bool is_across_k(const Region *operand, bool right) {
     return buf->scope == SCOPE_SHARED && type_bits(buf->type) == 8 && operand->transposed != right;
 }
 
-static bool lacks_tile(const Region *operand, bool right) {
-    return is_across_k(operand, right) || (right && operand->buf->scope == SCOPE_FRAGMENT);
+static bool lacks_tile(const OperandTiles *tiles, const Region *operand, bool right) {
+    return is_across_k(operand, right) || ((right || tiles->left) && operand->buf->scope == SCOPE_FRAGMENT);
 }
 
 static void add_tile(OperandTiles *tiles, Arena *a, const Region *operand, bool right) {
     Buf *buf = operand->buf;
-    if (!lacks_tile(operand, right) || buf->rank != 2 || map_has(tiles->tiles, buf)) return;
+    if (!lacks_tile(tiles, operand, right) || buf->rank != 2 || map_has(tiles->tiles, buf)) return;
     bool crosses = is_across_k(operand, right);
     Expr *shape[] = {buf->shape[crosses], buf->shape[!crosses]};
     const char *name = arena_printf(a, "%s_tile", buf->name);
@@ -61,7 +62,7 @@ static bool is_copied(Arena *arena, const Block *before, const Buf *from, const 
 
 // The operand, after a copy to its tile.
 static Region *in_tile(Arena *a, const OperandTiles *tiles, Region *operand, bool right, Block *out) {
-    Buf *tile = lacks_tile(operand, right) ? map_get(tiles->tiles, operand->buf) : NULL;
+    Buf *tile = lacks_tile(tiles, operand, right) ? map_get(tiles->tiles, operand->buf) : NULL;
     if (!tile) return operand;
     Region *from = region_whole(a, operand->buf);
     from->transposed = is_across_k(operand, right);
@@ -247,8 +248,8 @@ bool read_computed_directly(Arena *arena, Func *kernel) {
 
 // ---- what a kernel lacks ----
 
-bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel) {
-    OperandTiles tiles = {.tiles = map_new(arena)};
+bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel, bool left) {
+    OperandTiles tiles = {.tiles = map_new(arena), .left = left};
     FOR_EACH_STMT (stmt, &kernel->body) {
         GemmOp gemm;
         if (!match_gemm(stmt, &gemm)) continue;
@@ -266,7 +267,7 @@ OperandLack operands_lack(const Func *kernel) {
         if (!match_gemm(stmt, &gemm)) continue;
         if (multiplies_narrow(stmt, false) || multiplies_narrow(stmt, true)) return LACK_TYPE;
         if (is_across_k(gemm.a, false) || is_across_k(gemm.b, true)) return LACK_ORDER;
-        if (lacks_tile(gemm.b, true)) lack = LACK_TILE;
+        if (gemm.b->buf->scope == SCOPE_FRAGMENT) lack = LACK_TILE;
     }
     return lack;
 }

@@ -11,8 +11,9 @@
 //     }                                                     }
 //     copy(acc, C[bm * 16, bn * 64]);                       copy(acc, C[bm * 16 +: 16, bn * 64 +: 64].T);
 //
-// A tile of one strip and more columns than a warpgroup's registers hold, as [64, 512], is turned too: as rows, its columns
-// are strips of several warpgroups.
+// A tile of one strip and more columns than a warpgroup's registers hold, as [64, 512], is computed by two warpgroups with half
+// of the columns each (cooperative_warpgroups). For that left operands in registers get tiles: each warpgroup has made
+// some of their columns, and multiplies all. More columns yet are turned: as rows, they are strips of several warpgroups.
 //
 // Operands that wgmma cannot read where they are get tiles or are converted in registers (operand_tiles.c).
 //
@@ -156,7 +157,7 @@ static Func *operands_converted(Arena *arena, const Target *target, const Func *
     if (swap && !swap_kernel(arena, shaped)) return NULL;
     convert_operands(arena, shaped);
     pad_tiles(arena, target, shaped);
-    if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped)) return NULL;
+    if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped, false)) return NULL;
     *how = specialization_of(arena, target, shaped);
     bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how);
     return serves ? shaped : NULL;
@@ -169,12 +170,30 @@ static Func *computed_on_the_left(Arena *arena, const Target *target, const Func
     return right_operands_are_computed(direct) ? operands_converted(arena, target, direct, true, how) : NULL;
 }
 
+// One strip that a warpgroup's registers do not hold: two share its columns, where all operands are in shared memory.
+static Func *columns_shared(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
+    bool computed = false;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        GemmOp gemm;
+        if (!match_gemm(stmt, &gemm)) continue;
+        if (region_extent(gemm.acc, 0) != WGMMA_ROWS) return NULL;
+        computed |= gemm.a->buf->scope == SCOPE_FRAGMENT;
+    }
+    if (!computed || specialization_of(arena, target, kernel).kind != WS_NONE) return NULL;
+    Func *shaped = clone_func(arena, kernel);
+    if (!add_operand_tiles(arena, target, shaped, true)) return NULL;
+    *how = specialization_of(arena, target, shaped);
+    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how);
+    return serves ? shaped : NULL;
+}
+
 Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     if (!target_has(target, FEATURE_WGMMA) || kernel->stage != STAGE_TILE) return NULL;
     bool free = !func_has_roles(kernel) && func_grid(kernel);
     bool wide = free && is_wide_strip(arena, target, kernel), swap = wide || has_few_rows(kernel);
     OperandLack lack = free ? operands_lack(kernel) : LACK_NONE;
     Func *computed = free ? computed_on_the_left(arena, target, kernel, how) : NULL;
+    if (!computed && free) computed = columns_shared(arena, target, kernel, how);
     if (computed) return computed;
     if (lack == LACK_TYPE) {
         Func *swapped = swap ? operands_converted(arena, target, kernel, true, how) : NULL;
@@ -185,7 +204,7 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
     Func *shaped = clone_func(arena, kernel);
     if (swap && !swap_kernel(arena, shaped)) return NULL;
     if (!pad_tiles(arena, target, shaped) && !swap && !lack) return NULL;
-    if (lack && !add_operand_tiles(arena, target, shaped)) return NULL;
+    if (lack && !add_operand_tiles(arena, target, shaped, false)) return NULL;
     *how = specialization_of(arena, target, shaped);
     if (lack == LACK_ORDER && !specialized_fits(arena, target, shaped, how)) return NULL;
     if (wide && !specialized_fits(arena, target, shaped, how)) return NULL;
