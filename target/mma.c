@@ -9,7 +9,7 @@
 //
 // so A is ((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1)): lane digits (member, group), value digits (in the register, +8
 // rows, +8 columns). tf32 has one element a register, 8-bit types have four. The instruction with half of k lacks the
-// last value digit. That of f64 lacks the upper rows, too, and has an element in two registers.
+// last value digit. Those of f64 have an element in two registers, and the one of 8 rows lacks the upper ones.
 #include "target/target.h"
 #include <string.h>
 
@@ -17,6 +17,8 @@ const MatrixFacts matrix_facts = {.rows = 8, .row_bytes = 16, .byte_rows = 16};
 
 #define A_32 "((4,8),(2,2)):((1@1,1@0),(8@0,4@1))"
 #define B_32 "((4,8),2):((1@1,1@0),4@1)"
+#define A_64 "((4,8),(2,4)):((1@1,1@0),(8@0,4@1))"
+#define B_64 "((4,8),4):((1@1,1@0),4@1)"
 #define A_32_HALF "((4,8),2):((1@1,1@0),8@0)"
 #define B_32_HALF "((4,8),1):((1@1,1@0),1@1)"
 #define A_16 "((4,8),(2,2,2)):((2@1,1@0),(1@1,8@0,8@1))"
@@ -40,6 +42,9 @@ static const MmaInfo rows[] = {
     {"m16n8k8_f16_f16", 16, 8, 8, "f16", "f16", "f16", A_16_HALF, B_16_HALF, C_ANY, FEATURE_MMA},
     {"m16n8k8_f32_tf32", 16, 8, 8, "tf32", "tf32", "f32", A_32, B_32, C_ANY, FEATURE_MMA},
     {"m16n8k4_f32_tf32", 16, 8, 4, "tf32", "tf32", "f32", A_32_HALF, B_32_HALF, C_ANY, FEATURE_MMA},
+    {"m16n8k16_f64_f64", 16, 8, 16, "f64", "f64", "f64", A_64, B_64, C_ANY, FEATURE_MMA_F64},
+    {"m16n8k8_f64_f64", 16, 8, 8, "f64", "f64", "f64", A_32, B_32, C_ANY, FEATURE_MMA_F64},
+    {"m16n8k4_f64_f64", 16, 8, 4, "f64", "f64", "f64", A_32_HALF, B_32_HALF, C_ANY, FEATURE_MMA_F64},
     {"m8n8k4_f64_f64", 8, 8, 4, "f64", "f64", "f64", B_32_HALF, B_32_HALF, C_8_ROWS, FEATURE_MMA},
     {"m16n8k32_i32_i8", 16, 8, 32, "i8", "i8", "i32", A_8, B_8, C_ANY, FEATURE_MMA},
     {"m16n8k16_i32_i8", 16, 8, 16, "i8", "i8", "i32", A_8_HALF, B_8_HALF, C_ANY, FEATURE_MMA},
@@ -96,8 +101,8 @@ static bool same_types(const MmaInfo *a, const MmaInfo *b) {
     return !strcmp(a->a_type, b->a_type) && !strcmp(a->b_type, b->b_type) && !strcmp(a->c_type, b->c_type);
 }
 
-static int64_t padded(const MmaInfo *row, int64_t k) {
-    return (k + row->k - 1) / row->k * row->k;
+static int64_t padded(const MmaInfo *row, int64_t m, int64_t k) {
+    return (m + row->m - 1) / row->m * row->m * ((k + row->k - 1) / row->k * row->k);
 }
 
 static const MmaInfo *of_wider_types(const Target *target, const char *a_type, const char *b_type, const char *c_type) {
@@ -109,12 +114,14 @@ static const MmaInfo *of_wider_types(const Target *target, const char *a_type, c
     return NULL;
 }
 
-const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type,
+const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type, int64_t m,
                            int64_t k) {
     const MmaInfo *best = mma_find(target, a_type, b_type, c_type);
     bool converted_anyway = best && best->feature == FEATURE_MMA_FP8 && !target_has(target, FEATURE_MMA_FP8_UNITS);
     if (!best || converted_anyway) best = of_wider_types(target, a_type, b_type, c_type);
-    for (int i = 0; i < ROWS && best; i++)
-        if (same_types(&rows[i], best) && padded(&rows[i], k) < padded(best, k)) best = &rows[i];
+    for (int i = 0; i < ROWS && best; i++) {
+        bool serves = same_types(&rows[i], best) && target_has(target, rows[i].feature);
+        if (serves && padded(&rows[i], m, k) < padded(best, m, k)) best = &rows[i];
+    }
     return best;
 }

@@ -40,7 +40,7 @@ enum { KB = 1024, MB = 1024 * KB };
 #define NO_CLUSTERS .max_cluster = 1, .cluster_most = 1
 #define CLUSTERS .max_cluster = 8, .cluster_most = 16   // portable; 16 by opt-in
 #define HOPPER                                                                                                         \
-    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) |                                        \
+    (ADA | BIT(STMATRIX) | BIT(MBARRIER) | BIT(TMA) | BIT(CLUSTER) | BIT(PDL) | BIT(MMA_F64) |                         \
      BIT(VECTOR_RED))   // and what came after it
 #define BLACKWELL (HOPPER | BIT(LDMATRIX_BYTES))
 
@@ -159,6 +159,7 @@ const char *feature_text(Feature feature) {
         [FEATURE_STMATRIX] = "stmatrix",
         [FEATURE_LDMATRIX_BYTES] = "ldmatrix.b8",
         [FEATURE_MMA] = "mma",
+        [FEATURE_MMA_F64] = "mma.f64 of 16 rows",
         [FEATURE_MMA_FP8] = "mma.fp8",
         [FEATURE_MMA_FP8_UNITS] = "native fp8",
         [FEATURE_MBARRIER] = "mbarrier",

@@ -3,8 +3,8 @@
 #include "ir/facts.h"
 
 const MmaInfo *gemm_mma(const Target *target, const Stmt *gemm) {
-    int64_t k = region_extent(gemm_of(gemm).a, 1);
-    return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), k);
+    int64_t m = region_extent(gemm_of(gemm).acc, 0), k = region_extent(gemm_of(gemm).a, 1);
+    return mma_holding(target, gemm_type(gemm, 0), gemm_type(gemm, 1), gemm_type(gemm, 2), m, k);
 }
 
 bool gemm_wgmma(const Target *target, const Stmt *gemm, int64_t columns, WgmmaInfo *info) {

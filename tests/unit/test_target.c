@@ -61,7 +61,7 @@ static void fragments_own_each_element(void **state) {
         owns_each(*state, row->b_layout, row->n, row->k);
         owns_each(*state, row->c_layout, row->m, row->n);
     }
-    assert_int_equal(count, 21);
+    assert_int_equal(count, 24);
     assert_null(mma_named("m16n8k16"));
 }
 
@@ -92,11 +92,15 @@ static void fragments_of_16_bits(void **state) {
 // "... mma.m8n8k4 with .f64 floating point type".
 static void fragments_of_64_bits(void **state) {
     const MmaInfo *mma = mma_named("m8n8k4_f64_f64");
+    const MmaInfo *wide = mma_named("m16n8k16_f64_f64");
     for (int lane = 0; lane < 32; lane++) {
         int group = lane >> 2, member = lane % 4;
         expect_at(*state, mma->a_layout, lane, 0, group, member);
         expect_at(*state, mma->b_layout, lane, 0, group, member);
         for (int i = 0; i < 2; i++) expect_at(*state, mma->c_layout, lane, i, group, member * 2 + i);
+        for (int i = 0; i < 8; i++)   // ".. mma.m16n8k16 with .f64"
+            expect_at(*state, wide->a_layout, lane, i, i % 2 ? group + 8 : group, i / 2 * 4 + member);
+        for (int i = 0; i < 4; i++) expect_at(*state, wide->b_layout, lane, i, group, member + 4 * i);
     }
 }
 
@@ -124,17 +128,21 @@ static void instructions_are_found_by_type_and_target(void **state) {
     assert_string_equal(mma_find(ampere, "f16", "f16", "f16")->name, "m16n8k16_f16_f16");
     assert_null(mma_find(ampere, "e4m3", "e4m3", "f32"));
     assert_non_null(mma_find(ada, "e4m3", "e4m3", "f32"));
-    assert_string_equal(mma_holding(ampere, "e4m3", "e5m2", "f32", 64)->name, "m16n8k16_f32_f16");
-    assert_string_equal(mma_holding(ada, "e4m3", "e4m3", "f32", 64)->name, "m16n8k32_f32_e4m3");
-    assert_string_equal(mma_holding(ada, "bf16", "e4m3", "f32", 64)->name, "m16n8k16_f32_bf16");
-    assert_string_equal(mma_holding(target_named("sm_90a"), "e4m3", "e4m3", "f32", 64)->name, "m16n8k16_f32_f16");
-    assert_string_equal(mma_holding(ada, "bf16", "f16", "f32", 64)->name, "m16n8k8_f32_tf32");
-    assert_string_equal(mma_holding(ampere, "bf16", "u8", "f32", 64)->name, "m16n8k16_f32_bf16");
-    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 40)->name, "m16n8k8_f32_f16");
-    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 12)->name, "m16n8k16_f32_f16");   // the same zeros
-    assert_string_equal(mma_holding(ampere, "i8", "u8", "i32", 48)->name, "m16n8k16_i32_i8_u8");
-    assert_null(mma_holding(ada, "i16", "f16", "f32", 64));
-    assert_null(mma_holding(ada, "f32", "e4m3", "f32", 64));
+    assert_string_equal(mma_holding(ampere, "e4m3", "e5m2", "f32", 64, 64)->name, "m16n8k16_f32_f16");
+    assert_string_equal(mma_holding(ada, "e4m3", "e4m3", "f32", 64, 64)->name, "m16n8k32_f32_e4m3");
+    assert_string_equal(mma_holding(ada, "bf16", "e4m3", "f32", 64, 64)->name, "m16n8k16_f32_bf16");
+    assert_string_equal(mma_holding(target_named("sm_90a"), "e4m3", "e4m3", "f32", 64, 64)->name, "m16n8k16_f32_f16");
+    assert_string_equal(mma_holding(ada, "bf16", "f16", "f32", 64, 64)->name, "m16n8k8_f32_tf32");
+    assert_string_equal(mma_holding(ampere, "bf16", "u8", "f32", 64, 64)->name, "m16n8k16_f32_bf16");
+    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 64, 40)->name, "m16n8k8_f32_f16");
+    assert_string_equal(mma_holding(ampere, "f16", "f16", "f32", 64, 12)->name, "m16n8k16_f32_f16");   // the same zeros
+    assert_string_equal(mma_holding(ampere, "i8", "u8", "i32", 64, 48)->name, "m16n8k16_i32_i8_u8");
+    assert_string_equal(mma_holding(ampere, "f64", "f64", "f64", 64, 16)->name, "m8n8k4_f64_f64");
+    assert_string_equal(mma_holding(target_named("sm_90a"), "f64", "f64", "f64", 64, 16)->name, "m16n8k16_f64_f64");
+    assert_string_equal(mma_holding(target_named("sm_90a"), "f64", "f64", "f64", 48, 12)->name, "m16n8k4_f64_f64");
+    assert_string_equal(mma_holding(target_named("sm_90a"), "f64", "f64", "f64", 24, 16)->name, "m8n8k4_f64_f64");
+    assert_null(mma_holding(ada, "i16", "f16", "f32", 64, 64));
+    assert_null(mma_holding(ada, "f32", "e4m3", "f32", 64, 64));
     assert_null(mma_find(ada, "f32", "f32", "f32"));   // f32 is IEEE unless tf32 is asked for
     assert_non_null(mma_find(ada, "tf32", "tf32", "f32"));
 }
