@@ -124,6 +124,13 @@ TileSplit kernel_split(const Func *kernel) {
     return split;
 }
 
+int split_most(const TileSplit *split) {
+    int most = split->ctas;
+    for (int i = 0; i < COUNT_OF(split->more); i++)
+        if (split->more[i] > most) most = split->more[i];
+    return most;
+}
+
 void set_split(Arena *arena, Func *kernel, TileSplit split) {
     attr_remove(&kernel->attrs, ATTR_SPLIT);
     if (split.kind == SPLIT_NONE) return;

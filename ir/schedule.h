@@ -60,6 +60,7 @@ bool has_tile_loops(const Stmt *grid);
 Buf *kernel_workspace(const Func *kernel, WorkspaceKind kind);   // NULL: it has none
 const char *workspace_name(WorkspaceKind kind);
 TileSplit kernel_split(const Func *kernel);
+int split_most(const TileSplit *split);                        // CTAs of the largest that a launch may choose
 void set_split(Arena *arena, Func *kernel, TileSplit split);   // SPLIT_NONE: removes it
 // ORDER_OPEN, CLAIM_OPEN: removes it. False: the grid has it.
 bool set_order(Arena *arena, Stmt *grid, TileOrder order);

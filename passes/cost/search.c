@@ -175,8 +175,13 @@ static bool holds_split(const TileSearch *search, const Func *shaped, int ctas) 
     return fragment_registers(search->target, shaped, 1) + sums <= pingpong_limit(search->target);
 }
 
-// CTAs that share a tile's steps: clusters of 3 are harder to place and were not faster.
-enum { LEAST_SLOTS = 4, MOST_BLOCKS = 8 };
+// Clusters of 3 CTAs that share a tile's steps are harder to place and were not faster.
+enum { LEAST_SLOTS = 4 };
+
+static bool is_refused(const TileSearch *search, const Func *kernel, int ctas) {
+    TileSplit split = {.kind = SPLIT_CLUSTER, .ctas = ctas};
+    return split_refused(search->arena, search->target, kernel, &split) != NULL;
+}
 
 // Split-K within a cluster: partial results need shared memory besides the multi-buffered tiles. `shaped`: with operands swapped.
 static void compare_splits(TileSearch *search, TileChoice *choice, const Func *kernel, const Func *shaped,
@@ -184,8 +189,8 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
     if (tile.ring + split_bytes(search->arena, kernel) > search->target->shared_block || tile.slots < LEAST_SLOTS)
         return;
     TileCandidate all = tile;
-    for (tile.split = 2; tile.split <= MOST_BLOCKS; tile.split *= 2) {
-        if (split_refused(search->arena, search->target, kernel, tile.split)) break;
+    for (tile.split = 2; tile.split <= search->target->max_cluster; tile.split *= 2) {
+        if (is_refused(search, kernel, tile.split)) break;
         if (!holds_split(search, shaped, tile.split)) continue;
         tile.cost = cost_pingpong_split(search->arena, search->target, shaped, tile.split);
         add_candidate(search, choice, &choice->candidates, &tile);
@@ -197,6 +202,13 @@ static void compare_splits(TileSearch *search, TileChoice *choice, const Func *k
 
 const ClusterShape cluster_shapes[CLUSTER_SHAPES] = {{{2, 1}}, {{1, 2}}, {{2, 2}}, {{4, 1}},
                                                      {{1, 4}}, {{4, 2}}, {{2, 4}}, {{1, 1}}};
+
+// Of the shapes those along the first name.
+static unsigned along_first(unsigned shapes) {
+    for (int i = 0; i < CLUSTER_SHAPES; i++)
+        if (cluster_shapes[i].extents[1] > 1) shapes &= ~(1u << i);
+    return shapes;
+}
 
 static void set_cluster_of(TileCandidate *tile, const ClusterShape *shape) {
     for (int d = 0; d < CLUSTER_NAMES; d++) tile->cluster[d] = tile->cost.cluster[d] = shape->extents[d];
@@ -222,7 +234,8 @@ static void share_splits(TileSearch *search, TileChoice *choice, const TileCandi
         TileCandidate one = choice->candidates.items[i];
         if (one.split < 2 || one.m != tile->m || one.n != tile->n) continue;
         for (int shape = 0; shape < ALONE; shape++) {
-            if (!(shapes >> shape & 1) || one.split * cluster_shapes[shape].extents[0] > MOST_BLOCKS) continue;
+            if (!(shapes >> shape & 1) || one.split * cluster_shapes[shape].extents[0] > search->target->max_cluster)
+                continue;
             set_cluster_of(&one, &cluster_shapes[shape]);
             vec_push(search->arena, &choice->candidates, one);
         }
@@ -253,12 +266,12 @@ static void compare_clusters(TileSearch *search, TileChoice *choice, TileCandida
     bool every = all.shapes == (1u << CLUSTER_SHAPES) - 1;
     if (!every || !multicast_chooses(search->arena, kernel)) return;
     add_candidate(search, choice, &choice->shared, &all);
-    if (split_serves_beyond(kernel)) share_splits(search, choice, &all, all.shapes & ALONG_FIRST);
+    if (split_serves_beyond(kernel)) share_splits(search, choice, &all, along_first(all.shapes));
 }
 
 // Whether the split kernel's sums have registers and shared memory is asked of itself.
 static bool serves_split(const TileSearch *search, const Func *kernel, int ctas) {
-    if (split_refused(search->arena, search->target, kernel, ctas)) return false;
+    if (is_refused(search, kernel, ctas)) return false;
     const Func *clone = split_clone(search->arena, kernel, ctas);
     Specialization how = specialization_of(search->arena, search->target, clone);
     return how.kind == WS_COOPERATIVE && specialized_fits(search->arena, search->target, clone, &how) == FITS_STAGED;
@@ -271,7 +284,8 @@ static void compare_shared_splits(TileSearch *search, TileChoice *choice, TileCa
     tile.sharing = NULL;
     TileCandidate all = tile;
     tile.cost = cost_with_sums(search->arena, search->target, kernel, tile.cost);
-    for (tile.split = 2; tile.split <= MOST_BLOCKS && serves_split(search, kernel, tile.split); tile.split *= 2) {
+    for (tile.split = 2; tile.split <= search->target->max_cluster && serves_split(search, kernel, tile.split);
+         tile.split *= 2) {
         add_candidate(search, choice, &choice->candidates, &tile);
         if (all.split == 1) all = tile;
         else all.splits = tile.split;
@@ -334,8 +348,8 @@ static double weight_of(int problem) {
 }
 
 // The clocks of a tile, in the best of its clusters. Out: in *best the tile in that cluster alone, unless NULL.
-static double clocks_in(LaunchCost cost, const TileCandidate *tile, const int64_t extents[COST_EXTENTS],
-                        int64_t multiprocessors, TileCandidate *best) {
+static double clocks_in(const TileSearch *search, LaunchCost cost, const TileCandidate *tile,
+                        const int64_t extents[COST_EXTENTS], int64_t multiprocessors, TileCandidate *best) {
     TileCandidate one = *tile;
     double least = COST_NEVER;
     one.shapes = 0, one.splits = 0;
@@ -344,7 +358,7 @@ static double clocks_in(LaunchCost cost, const TileCandidate *tile, const int64_
         if (tile->shapes) set_cluster_of(&one, &cluster_shapes[i]);
         cost.cluster_rows = one.cost.cluster[0], cost.cluster_columns = one.cost.cluster[1];
         for (one.split = tile->split; one.split <= larger(tile->split, tile->splits); one.split = 2 * one.split) {
-            if (one.split > 1 && one.split * larger(cost.cluster_rows, 1) > MOST_BLOCKS) break;
+            if (one.split > 1 && one.split * larger(cost.cluster_rows, 1) > search->target->max_cluster) break;
             if (one.split > 1) cost.split = one.split;
             double clocks = cost_clocks(&cost, extents, multiprocessors);
             if (clocks < least && best) *best = one;
@@ -372,7 +386,7 @@ static void set_times(const TileSearch *search, TileVec *tiles) {
         tile->times = NEW_ARRAY(search->arena, double, ALL_PROBLEMS);
         for (int p = 0; p < ALL_PROBLEMS; p++) {
             TileProblem problem = problem_of(search, p, tile->cost.element);
-            tile->times[p] = clocks_in(cost, tile, problem.extents, problem.multiprocessors, NULL);
+            tile->times[p] = clocks_in(search, cost, tile, problem.extents, problem.multiprocessors, NULL);
         }
     }
 }
@@ -609,7 +623,7 @@ static void sort_by_kind(TileVec *tiles) {
 // Drops the clusters in which a tile is the fastest for none of the problems.
 static void drop_shapes(const TileSearch *search, TileChoice *choice) {
     TileVec *tiles = &choice->tiles;
-    enum { PAIRS = 3 };   // the first two, of which CTAs that share steps have the first
+    enum { PAIRS = 3 };   // the first two
     unsigned *used = NEW_ARRAY(search->arena, unsigned, tiles->count + 1);
     bool any = false;
     VEC_EACH (const TileCandidate, tile, tiles) any |= tile->shapes != 0;
@@ -619,8 +633,8 @@ static void drop_shapes(const TileSearch *search, TileChoice *choice) {
         double least = COST_NEVER;
         int at = 0;
         VEC_EACH (const TileCandidate, tile, tiles) {
-            double clocks =
-                clocks_in(launch_cost(search->target, tile), tile, problem.extents, problem.multiprocessors, &one);
+            double clocks = clocks_in(search, launch_cost(search->target, tile), tile, problem.extents,
+                                      problem.multiprocessors, &one);
             if (clocks < least) least = clocks, best = one, at = (int)(tile - tiles->items);
         }
         for (int i = 0; least < COST_NEVER && i < CLUSTER_SHAPES; i++)
@@ -628,8 +642,7 @@ static void drop_shapes(const TileSearch *search, TileChoice *choice) {
     }
     VEC_EACH (TileCandidate, tile, tiles) {
         if (!tile->shapes) continue;
-        unsigned least = PAIRS;   // (all have the same expressions then)
-        if (tile->split > 1) least = PAIRS & ALONG_FIRST;
+        unsigned least = tile->split > 1 ? along_first(PAIRS) : PAIRS;   // (all have the same expressions then)
         tile->shapes = used[tile - tiles->items] | least;
         set_cluster_of(tile, &cluster_shapes[__builtin_ctz(tile->shapes)]);
     }
@@ -704,8 +717,8 @@ static double fastest(const TileSearch *search, const TileVec *tiles, const Tile
     double least = COST_NEVER;
     VEC_EACH (const TileCandidate, tile, tiles) {
         TileCandidate one;
-        double clocks =
-            clocks_in(launch_cost(search->target, tile), tile, problem->extents, problem->multiprocessors, &one);
+        double clocks = clocks_in(search, launch_cost(search->target, tile), tile, problem->extents,
+                                  problem->multiprocessors, &one);
         if (clocks < least) least = clocks, *best = one;
     }
     return least;

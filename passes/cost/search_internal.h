@@ -20,7 +20,7 @@ enum {
 extern const int64_t search_problems[ALL_PROBLEMS][3];
 
 // Clusters of CTAs that share loads; the last is of one, which shares none. Those of CTAs that share steps are along the first name.
-enum { CLUSTER_SHAPES = 8, ALONE = CLUSTER_SHAPES - 1, ALONG_FIRST = 1 << 0 | 1 << 3 | 1 << ALONE };
+enum { CLUSTER_SHAPES = 8, ALONE = CLUSTER_SHAPES - 1 };
 extern const ClusterShape cluster_shapes[CLUSTER_SHAPES];
 
 typedef struct TileCandidate {

@@ -78,7 +78,7 @@ const char *find_k_loop(Arena *arena, const Func *kernel, KLoop *out) {
     int zeroed = 0;
     *out = (KLoop){.loc = kernel->loc};
     if (!grid || kernel->stage != STAGE_TILE) return "it is for a grid of tile operations";
-    if (func_cluster(kernel) > 1 || grid->grid.count > 2) return "it is for a grid of one or two dims without clusters";
+    if (func_cluster(kernel) > 1 || grid->grid.count > 2) return "it is for a grid of one or two dims whose CTAs do not reach each other";
     const Block *body = &grid->grid.body;
     while (out->loop < body->count && !is_k_loop(arena, body, body->items[out->loop], out)) out->loop++;
     if (out->loop == body->count)

@@ -187,18 +187,35 @@ bool split_serves_beyond(const Func *kernel) {
     return true;
 }
 
-const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int blocks) {
+static const char too_many[] = "it is more than the CTAs of a cluster";
+
+// Of a cluster whose shape the launch chooses.
+static const char *shapes_refused(Arena *arena, const Target *target, const Stmt *grid, const TileSplit *split) {
+    ClusterShapes shares = grid_cluster_shapes(arena, grid);
+    int least = shares.count ? shares.items[0].extents[0] : 1;
+    if (!split->more[0] && !shares.count) return NULL;
+    VEC_EACH (const ClusterShape, share, &shares) least = (int)smaller(least, share->extents[0]);
+    if (split->ctas * least > target->max_cluster) return too_many;
+    for (int i = 0; i <= COUNT_OF(split->more); i++) {
+        int ctas = i == 0 ? split->ctas : split->more[i - 1];
+        if (ctas & (ctas - 1)) return "where a launch chooses the cluster, its numbers are powers of two";
+    }
+    return NULL;
+}
+
+const char *split_refused(Arena *arena, const Target *target, const Func *kernel, const TileSplit *split) {
     KSlices slices;
     const Stmt *grid = func_grid(kernel);
     bool chooses = grid && chooses_cluster(grid);
-    if ((grid && !chooses ? grid->grid.cluster[0] : 1) * blocks > target->max_cluster)
-        return "it is more than the CTAs of a cluster";
+    int most = split_most(split);
+    if ((grid && !chooses ? grid->grid.cluster[0] : 1) * most > target->max_cluster) return too_many;
     if (grid && (cluster_most(grid, 1) > 1 || (!chooses && grid->grid.cluster[2] > 1)))
         return "its CTAs share loads along the first name of the grid alone";
     if (grid && cluster_most(grid, 0) > 1 && !split_serves_beyond(kernel))
         return "what it does for a tile beyond the grid may fail, which a cluster with shared loads may have";
     const char *why = find_pieces(arena, kernel, &slices);
-    return why ? why : blocks < 2 || slices.rows < blocks ? "each CTA adds up rows of the tile" : NULL;
+    if (!why && (most < 2 || slices.rows < most)) why = "each CTA adds up rows of the tile";
+    return why ? why : shapes_refused(arena, target, grid, split);
 }
 
 // So many of the blocks add up equal shares of the rows.
@@ -432,27 +449,11 @@ Func *split_clone(Arena *arena, const Func *kernel, int ctas) {
     return clone;
 }
 
-// Of a cluster whose shape the launch chooses.
-static const char *shapes_refused(Arena *arena, const Target *target, const Stmt *grid, const TileSplit *split) {
-    ClusterShapes shares = grid_cluster_shapes(arena, grid);
-    int least = shares.count ? shares.items[0].extents[0] : 1;
-    if (!split->more[0] && !shares.count) return NULL;
-    VEC_EACH (const ClusterShape, share, &shares) least = (int)smaller(least, share->extents[0]);
-    if (split->ctas * least > target->max_cluster) return "it is more than the CTAs of a cluster";
-    for (int i = 0; i <= COUNT_OF(split->more); i++) {
-        int ctas = i == 0 ? split->ctas : split->more[i - 1];
-        if (ctas & (ctas - 1)) return "where a launch chooses the cluster, its numbers are powers of two";
-    }
-    return NULL;
-}
-
 bool pass_split_k(PassContext *context, Func *kernel) {
     TileSplit split = kernel_split(kernel);
     if (split.kind != SPLIT_CLUSTER) return false;
     set_split(context->arena, kernel, (TileSplit){0});
-    int most = split.more[1] ? split.more[1] : split.more[0] ? split.more[0] : split.ctas;
-    const char *why = split_refused(context->arena, context->target, kernel, most);
-    if (!why) why = shapes_refused(context->arena, context->target, func_grid(kernel), &split);
+    const char *why = split_refused(context->arena, context->target, kernel, &split);
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
     else split_kernel(context->arena, kernel, &split, context->target->max_cluster);
     return true;

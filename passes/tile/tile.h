@@ -29,6 +29,7 @@
 //
 // This header: what the tile search (passes/cost/) asks of the passes.
 #pragma once
+#include "ir/schedule.h"
 #include "passes/specialize/warp_specialize.h"
 
 // ---- swap_operands.c, pad_tiles.c, operand_tiles.c ----
@@ -95,9 +96,9 @@ bool join_pieces(Arena *arena, Block *block);   // in place; true: something cha
 bool read_side_tables(Arena *arena, Func *kernel);   // in place; true: something changed
 
 // ---- split_k.c ----
-// Why `ctas` of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
 bool split_serves_beyond(const Func *kernel);   // its CTAs may share loads: a tile beyond the grid may be computed
-const char *split_refused(Arena *arena, const Target *target, const Func *kernel, int ctas);
+// Why the CTAs of a cluster cannot share the k steps of one tile of the kernel; NULL: they can.
+const char *split_refused(Arena *arena, const Target *target, const Func *kernel, const TileSplit *split);
 // Registers of a thread for its share of the sums.
 int64_t split_registers(Arena *arena, const Target *target, const Func *kernel, int ctas);
 // Shared memory that a CTA's part of the tile needs, bytes.
