@@ -454,6 +454,9 @@ bool pass_split_k(PassContext *context, Func *kernel) {
     if (split.kind != SPLIT_CLUSTER) return false;
     set_split(context->arena, kernel, (TileSplit){0});
     const char *why = split_refused(context->arena, context->target, kernel, &split);
+    int64_t tiles = why ? 0 : buffer_bytes(context->arena, context->target, kernel);
+    if (!why && tiles + split_bytes(context->arena, kernel) > context->target->shared_block)
+        why = "the sums of its CTAs need more shared memory than its tiles leave: use smaller tiles or fewer stages";
     if (why) REMARK(context, kernel->loc, T_GRID_HINT, "@split", why);
     else split_kernel(context->arena, kernel, &split, context->target->max_cluster);
     return true;
