@@ -792,7 +792,8 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination,
     search->loc = kernel->loc;
     Answer answer = answer_of(search, as_streamed(search->arena, kernel));
     if (is_cooperative_by_loop(&answer.how))   // its roles set their own register counts
-        answer.estimate.fits = shared_with(search, &answer, 0) <= search->target->shared_block;
+        answer.estimate.fits =
+            specialized_fits(search->arena, search->target, answer.kernel, &answer.how) != FITS_NOT;
     remember(search, &answer.estimate, tunables_text(search->arena, kernel));
     return answer.estimate.fits && !search->try_all ? fits : next;
 }
