@@ -118,10 +118,15 @@ static void report_range(Agent *agent, const Place *place, int lane) {
     StrBuf index, extent;
     sb_init(&index, machine->arena);
     sb_init(&extent, machine->arena);
+    int64_t at[LAYOUT_MAX_RANK], extents[LAYOUT_MAX_RANK];   // of the argument
     for (int d = 0; d < place->rank; d++) {
-        int64_t value = agent->regs[place->index[d]].i[place->varying[d] ? lane : 0];
-        sb_printf(&index, d ? ", %lld" : "%lld", (long long)value);
-        sb_printf(&extent, d ? ", %lld" : "%lld", (long long)shape[d]);
+        int dim = moved_dim(mem->buf->moved, place->rank, d);
+        at[dim] = agent->regs[place->index[d]].i[place->varying[d] ? lane : 0];
+        extents[dim] = shape[d];
+    }
+    for (int d = 0; d < place->rank; d++) {
+        sb_printf(&index, d ? ", %lld" : "%lld", (long long)at[d]);
+        sb_printf(&extent, d ? ", %lld" : "%lld", (long long)extents[d]);
     }
     Diag *d = emu_report(machine, agent->pc, T_EMU_OUT_OF_RANGE, mem->buf->name, sb_text(&index), sb_text(&extent),
                          thread_text(agent, lane));

@@ -131,7 +131,7 @@ EmuTensor *tensor_copy(Arena *arena, const EmuTensor *from) {
 // Of the argument. A stride that is not given is dense, from the innermost dim on.
 static bool tensor_shape(Making *m, const Buf *buf, int64_t *shape, int64_t *strides) {
     int64_t dense = 1;
-    int moved = buf->moved ? 0 : moved_by_strides(buf);
+    int moved = buf->moved ? 0 : moved_by_strides(buf->rank, buf->leading, buf->shape, buf->strides);
     for (int i = buf->rank - 1; i >= 0; i--) {
         int d = moved_dim(moved, buf->rank, i), at = moved_dim(buf->moved, buf->rank, d);
         int64_t step = dense;

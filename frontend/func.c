@@ -92,7 +92,8 @@ static Func *begin(Sema *s, Frame *frame, FuncKind kind, const char *name, const
     s->block = &s->func->body;
     s->context = context;
     s->choices = (ChoiceVec){0};
-    for (int i = 0; i < choices->count; i++) vec_push(s->arena, &s->choices, choices->items[i]);
+    for (int i = 0; i < choices->count; i++)   // of another variant's names this one may lack some
+        if (compile_time_name(node, choices->items[i].name)) vec_push(s->arena, &s->choices, choices->items[i]);
     s->grids = s->loops = s->picked = s->constant = s->skipped = 0;
     s->in_parallel = s->in_thread = s->in_pipelined = false;
     s->inlining = NULL;

@@ -131,7 +131,7 @@ static Buf *tensor_param(Sema *s, const Node *param, View **view) {
 // Callers and references know the argument alone. *view is what the name means.
 static void move_inner(Sema *s, Buf *buf, View **view) {
     Expr *shape[LAYOUT_MAX_RANK], *strides[LAYOUT_MAX_RANK], *index[LAYOUT_MAX_RANK];
-    int moved = s->func->kind == FUNC_KERNEL ? moved_by_strides(buf) : 0;
+    int moved = s->func->kind == FUNC_KERNEL ? moved_by_strides(buf->rank, buf->leading, buf->shape, buf->strides) : 0;
     if (!moved) return;
     if (!*view) {
         *view = arena_copy(s->arena, view_of_buffer(s, buf), sizeof **view);
@@ -169,10 +169,17 @@ static void choice_param(Sema *s, Choice *choice, Span span) {
     choice->var = declare_var(s, choice->name, VAR_PARAM, type, span);
 }
 
+const Node *compile_time_name(const Node *func, const char *name) {
+    const Node *names = func->kids[0];
+    for (int i = 0; names && i < names->count; i++)
+        if (strcmp(names->kids[i]->text, name) == 0) return names->kids[i];
+    return NULL;
+}
+
 static void declare_choices(Sema *s, const Node *kernel) {
     for (int i = 0; i < s->choices.count; i++) {
         Choice *choice = &s->choices.items[i];
-        Span span = kernel->kids[0]->kids[i]->span;
+        Span span = compile_time_name(kernel, choice->name)->span;
         choice->var = NULL;
         choice->is_param = false;
         if (choice->type != TYPE_NONE) declare_type(s, choice->name, choice->type, span);

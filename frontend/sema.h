@@ -415,10 +415,11 @@ SemaValue inline_fn(Sema *s, const Node *fn, const Node *call);
 void inline_macro(Sema *s, const Node *macro, const Node *call);
 
 // ---- params.c ----
-void parameters(Sema *s, const Node *kernel);   // into s->func and the current scope
-bool is_hidden_param(const Node *param);        // a tensormap: callers do not pass it
-void bind_choices(Sema *s);                     // compile-time names in the body's scope
-bool choices_exclude(Sema *s);                  // the function's `when` does not hold for them
+void parameters(Sema *s, const Node *kernel);                        // into s->func and the current scope
+bool is_hidden_param(const Node *param);                             // a tensormap: callers do not pass it
+void bind_choices(Sema *s);                                          // compile-time names in the body's scope
+const Node *compile_time_name(const Node *func, const char *name);   // among the names in brackets; NULL: none
+bool choices_exclude(Sema *s);                                       // the function's `when` does not hold for them
 Expr *substitute_choices(Sema *s, Expr *expr);
 
 // ---- func.c ----

@@ -61,11 +61,11 @@ int moved_dim(int moved, int rank, int d) {
     return d == rank - 1 ? moved - 1 : d + 1;
 }
 
-int moved_by_strides(const Buf *param) {
-    int last = param->rank - 1, dim = -1;
-    if (!param->strides || param->rank < 2 || expr_is_int(param->strides[last], 1)) return 0;
-    for (int d = param->leading; d < last; d++)
-        if (expr_is_int(param->strides[d], 1) && !expr_is_int(param->shape[d], 1)) dim = d;
+int moved_by_strides(int rank, bool leading, Expr *const *shape, Expr *const *strides) {
+    int last = rank - 1, dim = -1;
+    if (!strides || rank < 2 || expr_is_int(strides[last], 1)) return 0;
+    for (int d = leading; d < last; d++)
+        if (expr_is_int(strides[d], 1) && !expr_is_int(shape[d], 1)) dim = d;
     return dim + 1;
 }
 

@@ -30,7 +30,8 @@ const char *leading_differ(Arena *arena, const LeadingDims *a, const LeadingDims
 // The argument's dim that is dim d of its parameter (Buf.moved), and the parameter's extents or strides in the argument's
 // order.
 int moved_dim(int moved, int rank, int d);
-int moved_by_strides(const Buf *param);   // Buf.moved for a tensor that has the argument's dims
+// Buf.moved for a tensor that has the argument's dims.
+int moved_by_strides(int rank, bool leading, Expr *const *shape, Expr *const *strides);
 Expr **argument_dims(Arena *arena, const Buf *param, Expr *const *dims);
 
 enum { WALK_LEVELS = 32 };   // that are remembered; the way back into more is looked up again

@@ -201,12 +201,13 @@ static Span stages_span(const Stmt *grid) {
     return most ? most->loc : (Span){0};
 }
 
-// Threads store the accumulators.
+// Threads store the accumulators whose mechanism the source leaves open.
 static void store_unstaged(PassContext *context, Func *kernel) {
     FOR_EACH_STMT_MUT (stmt, &kernel->body) {
         TmaStore store;
         const char *why;
-        if (!stores_tile(context->arena, context->target, kernel, stmt, &store, &why)) continue;
+        if (via_of(stmt) != VIA_NONE || !stores_tile(context->arena, context->target, kernel, stmt, &store, &why))
+            continue;
         REMARK(context, stmt->loc, T_STORED_BY_THREADS, "shared memory has no room for its staging: use fewer stages");
         via_set(context->arena, stmt, VIA_VECTOR);
     }
@@ -219,9 +220,9 @@ bool pass_plan(PassContext *context, Func *kernel) {
     if (!grid) return false;
     Specialization how = {.kind = WS_NONE};
     if (kernel->stage == STAGE_TILE) how = specialization_of(a, target, kernel);
-    StoreFit fit = how.kind == WS_COOPERATIVE ? specialized_fits(a, target, kernel, &how) : FITS_STAGED;
+    StoreFit fit = how.kind == WS_NONE ? FITS_STAGED : specialized_fits(a, target, kernel, &how);
     if (fit == FITS_UNSTAGED) store_unstaged(context, kernel);
-    if (fit == FITS_NOT)
+    if (fit == FITS_NOT && how.kind == WS_COOPERATIVE)
         how = (Specialization){.why = "its tiles with slots need more shared memory than a CTA has: use fewer stages",
                                .at = stages_span(grid)};
     bool scheduled = write_schedule(context, kernel, grid, &how);

@@ -55,15 +55,24 @@ static bool names_no_value(const Chooser *c, const HostExpr *expr) {
     return expr->expr->kind == EXPR_VAR;
 }
 
+// A program's parameters have the argument's dims.
+static int innermost_of(const PlanParam *p) {
+    Expr *shape[LAYOUT_MAX_RANK], *strides[LAYOUT_MAX_RANK];
+    if (p->moved || !p->strides) return p->moved;
+    for (int d = 0; d < p->rank; d++) shape[d] = p->shape[d].expr, strides[d] = p->strides[d].expr;
+    return moved_by_strides(p->rank, p->leading, shape, strides);
+}
+
 static bool make_tensor(const Chooser *c, const HostScope *scope, const PlanParam *p, LaunchArg *arg) {
     arg->is_tensor = true;
     arg->rank = p->rank;
     for (int d = 0; d < p->rank; d++)
         if (!evaluate(c, scope, &p->shape[d], &arg->shape[d])) return false;
     LaunchArg dense = *arg;   // from the innermost dim on
-    for (int d = 0; d < p->rank; d++) dense.shape[d] = arg->shape[moved_dim(p->moved, p->rank, d)];
+    int moved = innermost_of(p);
+    for (int d = 0; d < p->rank; d++) dense.shape[d] = arg->shape[moved_dim(moved, p->rank, d)];
     launch_arg_dense(&dense);
-    for (int d = 0; d < p->rank; d++) arg->strides[moved_dim(p->moved, p->rank, d)] = dense.strides[d];
+    for (int d = 0; d < p->rank; d++) arg->strides[moved_dim(moved, p->rank, d)] = dense.strides[d];
     for (int d = 0; p->strides && d < p->rank; d++)   // a stride that is not given is that of a dense tensor
         if (!names_no_value(c, &p->strides[d]) && !evaluate(c, scope, &p->strides[d], &arg->strides[d])) return false;
     return true;
