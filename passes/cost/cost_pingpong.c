@@ -216,10 +216,8 @@ PingpongCost cost_shared_tile(Arena *arena, const Target *target, const Func *ke
 
 // Bytes from one row of a tensor to the next; NULL: it has one row, or threads or windows make the rows.
 static Expr *pitch_of(Arena *arena, const Buf *tensor) {
-    int64_t stride = 0;
     if (tensor->rank < 2 || tensor->im2col) return NULL;
     Expr *pitch = tensor->strides ? tensor->strides[tensor->rank - 2] : tensor->shape[tensor->rank - 1];
-    if (tensor->strides && expr_const(pitch, &stride) && stride == 1) pitch = tensor->strides[tensor->rank - 1];
     return e_mul(arena, pitch, e_int(arena, type_bytes(tensor->type)));
 }
 

@@ -160,6 +160,10 @@ static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
 
 // ---- TMA and wgmma ----
 
+// (An index without an upper bound may wrap.)
+#define STARTS_ANYWHERE                                                                                                \
+    "it may start before the begin of its tensor: `assume` bounds of its index, as in `assume(n >= 0 && n < 1 << 31)`"
+
 static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     TmaStore store;
     const char *why;
@@ -269,8 +273,7 @@ static bool copies_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, boo
     bool costs = !asked && tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (costs && !s->context->remarks) return false;   // the problem is a walk of the kernel, for each copy
     const char *why = tma_simple_problem(s->arena, s->target, uses_in(s), stmt, loop);
-    if (away && !why && !begins_inside(facts, copy_of(stmt).dst))
-        why = "it may start before the begin of its tensor: `assume` that it does not";
+    if (away && !why && !begins_inside(facts, copy_of(stmt).dst)) why = STARTS_ANYWHERE;
     if (!why && !asked) why = tma_simple_cost(s->target, s->kernel, stmt, loop);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_BY_TMA, why);
     return !why;
@@ -307,8 +310,7 @@ static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     if (!why) why = tma_reduce_target_problem(s->target, s->kernel, uses_in(s), tile);
     if (!why && !tma_start_serves(s->kernel, facts, copy_of(tile->copy).dst)) why = TMA_ANYWHERE;
     if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
-    if (!why && !begins_inside(facts, copy_of(tile->copy).dst))
-        why = "it may start before the begin of its tensor: `assume` that it does not";
+    if (!why && !begins_inside(facts, copy_of(tile->copy).dst)) why = STARTS_ANYWHERE;
     if (!why && !via_is(stmt, VIA_TMA)) why = tma_reduce_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
     return !why;
@@ -406,8 +408,7 @@ static bool role_stores(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     TmaStore store;
     const char *why = tma_epilogue_problem(s->target, stmt, &store);
     if (!why && role->role.threads != target_warpgroup(s->target)) why = "its role is not one warpgroup";
-    if (!why && !begins_inside(facts, copy_of(stmt).dst))
-        why = "it may start before the begin of its tensor: `assume` that it does not";
+    if (!why && !begins_inside(facts, copy_of(stmt).dst)) why = STARTS_ANYWHERE;
     if (!why && !is_only_stored(s, copy_of(stmt).dst->buf)) why = "its tensor has other uses";
     if (why && say) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
     return !why;

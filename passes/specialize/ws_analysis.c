@@ -785,8 +785,10 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     plan->by_columns = !whole && plan->consumers == COLUMN_GROUPS && splits_columns(arena, target, kernel);
     if (plan->by_columns) plan->widest /= COLUMN_GROUPS;
     if (warpgroups > MOST_WARPGROUPS || (!whole && !plan->by_columns))
-        return arena_printf(arena, "%d groups cannot share its tile: at most %d do, of whole strips of %d rows",
-                            warpgroups, MOST_WARPGROUPS, WGMMA_ROWS);
+        return arena_printf(
+            arena,
+            "%d groups cannot share its tile: at most %d do, of whole strips of %d rows, or %d of the columns of one strip",
+            warpgroups, MOST_WARPGROUPS, WGMMA_ROWS, COLUMN_GROUPS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(arena, target, kernel, warpgroups, plan->consumers, producers) ||
         !starts_fit(plan, warpgroups + producers))

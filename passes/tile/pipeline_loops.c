@@ -59,7 +59,8 @@ bool pipeline_loops(Arena *arena, const Target *target, Func *kernel) {
     if (!pipeline_in(arena, &changed->body)) return false;
     const Func *shaped = operands_swapped(arena, target, changed, &how);
     if (!shaped) how = specialization_of(arena, target, changed);
-    if (how.kind == WS_NONE || !specialized_fits(arena, target, shaped ? shaped : changed, &how)) return false;
+    if (how.kind == WS_NONE || specialized_fits(arena, target, shaped ? shaped : changed, &how) == FITS_NOT)
+        return false;
     *kernel = *changed;
     return true;
 }

@@ -159,7 +159,7 @@ static Func *operands_converted(Arena *arena, const Target *target, const Func *
     pad_tiles(arena, target, shaped);
     if (operands_lack(shaped) && !add_operand_tiles(arena, target, shaped, false)) return NULL;
     *how = specialization_of(arena, target, shaped);
-    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how);
+    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how) != FITS_NOT;
     return serves ? shaped : NULL;
 }
 
@@ -170,7 +170,7 @@ static Func *computed_on_the_left(Arena *arena, const Target *target, const Func
     return right_operands_are_computed(direct) ? operands_converted(arena, target, direct, true, how) : NULL;
 }
 
-// One strip that a warpgroup's registers do not hold: two share its columns, where all operands are in shared memory.
+// One strip that a warpgroup's registers do not hold: two share its columns, with left operands in tiles.
 static Func *columns_shared(Arena *arena, const Target *target, const Func *kernel, Specialization *how) {
     bool computed = false;
     FOR_EACH_STMT (stmt, &kernel->body) {
@@ -183,7 +183,7 @@ static Func *columns_shared(Arena *arena, const Target *target, const Func *kern
     Func *shaped = clone_func(arena, kernel);
     if (!add_operand_tiles(arena, target, shaped, true)) return NULL;
     *how = specialization_of(arena, target, shaped);
-    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how);
+    bool serves = how->kind == WS_COOPERATIVE && specialized_fits(arena, target, shaped, how) != FITS_NOT;
     return serves ? shaped : NULL;
 }
 
@@ -206,8 +206,8 @@ Func *operands_swapped(Arena *arena, const Target *target, const Func *kernel, S
     if (!pad_tiles(arena, target, shaped) && !swap && !lack) return NULL;
     if (lack && !add_operand_tiles(arena, target, shaped, false)) return NULL;
     *how = specialization_of(arena, target, shaped);
-    if (lack == LACK_ORDER && !specialized_fits(arena, target, shaped, how)) return NULL;
-    if (wide && !specialized_fits(arena, target, shaped, how)) return NULL;
+    if (lack == LACK_ORDER && specialized_fits(arena, target, shaped, how) == FITS_NOT) return NULL;
+    if (wide && specialized_fits(arena, target, shaped, how) == FITS_NOT) return NULL;
     bool serves = how->kind == WS_PINGPONG || ((wide || !swap) && how->kind == WS_COOPERATIVE) || lack == LACK_TILE;
     return serves ? shaped : NULL;
 }

@@ -45,7 +45,7 @@ bool tiles_lack_columns(const Target *target, const Func *kernel);
 // elements.
 typedef enum { LACK_NONE, LACK_TILE, LACK_ORDER, LACK_TYPE } OperandLack;
 OperandLack operands_lack(const Func *kernel);
-// In place: gives them tiles. False: then not all products can be wgmma, and the kernel may be left changed.
+// In place: gives them tiles; with `left` also to left operands in registers. False: then not all products can be wgmma, and the kernel may be left changed.
 bool add_operand_tiles(Arena *arena, const Target *target, Func *kernel, bool left);
 // In place: bytes that multiply 16-bit elements are converted in registers before the product.
 void convert_operands(Arena *arena, Func *kernel);

@@ -342,9 +342,9 @@ static void write_entry(Writer *w, const PlanEntry *entry) {
 
 static void write_texts(Writer *w) {
     if (w->texts.count == 0) return;
-    open(w, "texts", '[');
+    open_flat(w, "texts", '[');
     VEC_EACH_PTR (const char, text, &w->texts) put_text(w, NULL, text);
-    close(w, ']');
+    close_flat(w, ']');
 }
 
 static void write_machine(Writer *w, const PlanMachine *machine) {
