@@ -88,15 +88,14 @@ typedef struct WgmmaCosts {
     // Of one warpgroup's chain: per convert_elements of left operands that its threads convert in registers; waits of a step.
     int64_t convert_clocks, convert_elements;
     int64_t convert_step_clocks;
-    int64_t
-        convert_issue_clocks;   // the same, of all warpgroups together: they share the issue slots and shared memory
-    int64_t convert_pieces;     // of a step, that are converted and multiplied in turn: more, and each waits for itself
-    int64_t tile_clocks;        // per tile, without its steps
-    int64_t hidden_share;       // reciprocal of the share of load time that overlaps MMA and is still charged
-    int64_t alone_clocks;       // added if a CTA computes a single tile, so that nothing is loaded ahead
-    int64_t alias_clocks;       // added if the epilogue is staged in an operand's tile
-    int64_t wait_clocks;        // per step, without its work
-    int64_t uneven;             // share of a tile, in 1/1024, by which the work of persistent CTAs differs
+    int64_t convert_issue_clocks;   // the same, of all warpgroups together, which share issue slots and shared memory
+    int64_t convert_pieces;   // of a step, that are converted and multiplied in turn: more, and each waits for itself
+    int64_t tile_clocks;      // per tile, without its steps
+    int64_t hidden_share;     // reciprocal of the share of load time that overlaps MMA and is still charged
+    int64_t alone_clocks;     // added if a CTA computes a single tile, so that nothing is loaded ahead
+    int64_t alias_clocks;     // added if the epilogue is staged in an operand's tile
+    int64_t wait_clocks;      // per step, without its work
+    int64_t uneven;           // share of a tile, in 1/1024, by which the work of persistent CTAs differs
 } WgmmaCosts;
 
 // What instructions of a warp cost, in quarters of a clock of a multiprocessor: each of its four partitions issues one
@@ -197,7 +196,7 @@ const MmaInfo *mma_at(int index);
 const MmaInfo *mma_find(const Target *target, const char *a_type, const char *b_type,
                         const char *c_type);   // NULL: none
 // The same, or one for a wider type that holds both operands' exactly: they are converted in registers. Of several, the
-// one whose steps exceed k of the tile by the least.
+// one whose rows and steps exceed m and k of the tile by the least.
 const MmaInfo *mma_holding(const Target *target, const char *a_type, const char *b_type, const char *c_type, int64_t m,
                            int64_t k);
 
