@@ -168,3 +168,20 @@ LiveRange live_range(Arena *arena, const Block *block, const Buf *buf) {
     }
     return bodies == 1 ? inner : live;
 }
+
+int64_t most_live(const LiveVec *ranges, const Block *block) {
+    int64_t most = 0;
+    for (int i = 0; i < block->count; i++) {
+        int64_t here = 0, inner = 0;
+        VEC_EACH (const Live, live, ranges) {
+            const LiveRange *range = &live->range;
+            if (range->block == block && range->first <= i && i <= range->last) here += live->registers;
+        }
+        FOR_EACH_BODY (body, block->items[i]) {
+            int64_t in_body = is_compound(block->items[i]) ? most_live(ranges, body) : 0;
+            if (in_body > inner) inner = in_body;
+        }
+        if (here + inner > most) most = here + inner;
+    }
+    return most;
+}

@@ -16,3 +16,12 @@ bool loop_carries(Arena *arena, const Stmt *loop, const Buf *buf);
 bool is_read_behind(Arena *arena, const Block *block, const Stmt *stmt, const Buf *buf);
 int uses_of(Arena *arena, const Func *kernel, const Buf *buf);   // statements that use it, a parallel loop being one
 bool is_compound(const Stmt *stmt);   // it has bodies of statements; a parallel loop counts as one statement
+
+typedef struct Live {
+    LiveRange range;
+    int64_t registers;
+} Live;
+
+typedef VEC(Live) LiveVec;
+
+int64_t most_live(const LiveVec *ranges, const Block *block);   // registers at a time

@@ -2,6 +2,7 @@
 #include "passes/cost/occupancy.h"
 #include "ir/channels.h"
 #include "ir/schedule.h"
+#include "passes/analysis/live_ranges.h"
 #include "passes/pipeline/async_copy_legality.h"
 #include "support/numbers.h"
 
@@ -128,26 +129,30 @@ static void count_registers(const Func *kernel, OccupancyBuffer *b, int64_t thre
     if (b->is_kept) b->registers = (each * type_bytes(b->buf->type) + REGISTER_BYTES - 1) / REGISTER_BYTES;
 }
 
-// Of the fragments that belong to the role; NULL: to the CTA, whose threads hold them in all roles.
-static int64_t fragment_registers(const Occupancy *out, const Stmt *role) {
-    int64_t registers = 0;
-    VEC_EACH (const OccupancyBuffer, b, &out->buffers)
-        if (b->role == role) registers += b->registers;
-    return registers;
+// Of the fragments that belong to the role, those that are live at a time; NULL: to the CTA, whose threads hold them in all roles.
+static int64_t fragment_registers(const Walk *walk, const Func *kernel, const Stmt *role) {
+    const Block *block = role ? &role->role.body : &kernel->body;
+    LiveVec ranges = {0};
+    VEC_EACH (const OccupancyBuffer, b, &walk->out->buffers) {
+        if (b->role != role || !b->registers) continue;
+        vec_push(walk->arena, &ranges, ((Live){live_range(walk->arena, block, b->buf), b->registers}));
+    }
+    return most_live(&ranges, block);
 }
 
 // A role that says its registers has them: no allowance, which it may not need.
-static int64_t role_registers(const Occupancy *out, const Stmt *role, int64_t common) {
-    int64_t own = fragment_registers(out, role);
+static int64_t role_registers(const Walk *walk, const Func *kernel, const Stmt *role, int64_t common) {
+    int64_t own = fragment_registers(walk, kernel, role);
     return role->role.regs ? larger(role->role.regs, own) : common + own;
 }
 
 // Returns the registers of all threads of the CTA.
-static int64_t sum_registers(Occupancy *out, const Func *kernel, int64_t block_threads) {
-    int64_t common = out->registers + fragment_registers(out, NULL), sum = 0, most = 0;
+static int64_t sum_registers(const Walk *walk, const Func *kernel, int64_t block_threads) {
+    Occupancy *out = walk->out;
+    int64_t common = out->registers + fragment_registers(walk, kernel, NULL), sum = 0, most = 0;
     FOR_EACH_STMT (role, &kernel->body) {
         if (role->kind != STMT_ROLE) continue;
-        int64_t registers = role_registers(out, role, common);
+        int64_t registers = role_registers(walk, kernel, role, common);
         most = larger(most, registers);
         sum += registers * role_span(role);
     }
@@ -168,7 +173,7 @@ Occupancy occupancy_estimate(Arena *arena, const Func *kernel, const Target *tar
         count_bytes(&walk, b);
         if (b->buf->scope == SCOPE_FRAGMENT) count_registers(kernel, b, out.threads);
     }
-    int64_t all = sum_registers(&out, kernel, block_threads);
+    int64_t all = sum_registers(&walk, kernel, block_threads);
     out.fits = out.shared <= target->shared_block && block_threads <= target->max_threads &&
                out.registers <= target->registers_thread && all <= target->registers_multiprocessor;
     return out;
@@ -204,7 +209,7 @@ void occupancy_table(const Occupancy *e, const Target *t, StrBuf *out) {
                   t->name, t->max_threads, target_has(t, FEATURE_CLUSTER) ? t->cluster_most : 1);
     sb_printf(out, "  shared memory of a CTA: %lld bytes; %s has %lld\n", (long long)e->shared, t->name,
               (long long)t->shared_block);
-    sb_printf(out, "  registers of a thread: about %lld; %s has %d, and %d for the %lld threads of a CTA",
+    sb_printf(out, "  registers of a thread at a time: about %lld; %s has %d, and %d for the %lld threads of a CTA",
               (long long)e->registers, t->name, t->registers_thread, t->registers_multiprocessor,
               (long long)e->threads);
 }

@@ -3,8 +3,8 @@
 //
 //   shared memory   sum over shared buffers of bytes, times the stages of a pipelined loop that copies into them
 //                   asynchronously; plus fragments that a gemm reads from shared memory
-//   registers       sum over fragments of bytes / threads / 4, plus an allowance for addresses and temporaries; of a
-//                   role its own fragments and threads, or what it says (`regs`)
+//   registers       sum of bytes / threads / 4 over the fragments that are live at a time, plus an allowance for addresses and
+//                   temporaries; of a role its own fragments and threads, or what it says (`regs`)
 #pragma once
 #include "ir/ir.h"
 #include "support/strbuf.h"

@@ -201,6 +201,7 @@ typedef struct Store {
     CopyOp copy;
     const Block *loops;
     TmaStore shape;
+    int64_t columns;   // of the fragment, that a warpgroup has
     Block *out;
     bool tile;            // staged in a tile of its own shape
     bool by_tma;          // else by threads
@@ -336,7 +337,7 @@ static void push_box(Store *store, Buf *buf, const Box *box) {
     int64_t group = target_warpgroup(lower->target), rows = store->shape.rows;
     const Region *from = store->copy.src;
     int64_t column = box->column + from->dims[1].start->integer;   // of the fragment
-    int64_t first = (box->row / rows * buf_extent(from->buf, 1) + column) * rows / group;
+    int64_t first = (box->row / rows * store->columns + column) * rows / group;
     push_loops(store, first, box->columns * rows / group);
     push_columns(store, buf, box, first);
     if (!store->by_tma) {
@@ -416,9 +417,10 @@ static void share_store(Store *store, const WgmmaSplit *split) {
     Arena *a = store->arena;
     TmaStore *shape = &store->shape;
     shape->strips /= split->m;
+    store->columns = buf_extent(store->copy.src->buf, 1) / split->n;
     Expr *number = lower->warpgroup ? e_var(a, lower->warpgroup) : e_int(a, 0);
     store->row = e_times(a, e_rem(a, number, split->m), shape->strips * shape->rows);
-    store->column = e_times(a, e_over(a, number, split->m), buf_extent(store->copy.src->buf, 1) / split->n);
+    store->column = e_times(a, e_over(a, number, split->m), store->columns);
 }
 
 void lower_staged_store(Lower *lower, const Stmt *stmt, const Block *loops, Block *out) {
@@ -485,8 +487,8 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
     int64_t row = o->k_major ? outer : k, column = o->k_major ? k : outer;   // from its start, at a whole pattern, on
     int64_t start = 0;
     if (o->k_major && expr_const(o->column, &start)) column += start;   // (or at a part of a panel)
-    // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost; along k also within its
-    // first row, which the swizzle leaves as it is.
+    // A matrix descriptor starts at a swizzle pattern, whose place in the panel must not get lost, or within its first row,
+    // which the swizzle leaves as it is.
     int64_t within = column % o->panels.columns;
     EXPECT(lower->context->failure,
            o->panels.swizzle && row % tma_facts.swizzle_rows == 0 && (o->k_major || within == 0),
@@ -495,15 +497,20 @@ static Arg operand_place(Lower *lower, const Described *o, int64_t outer, int64_
     Expr *first = e_plus(arena, o->column, -start);
     Expr *panel = e_plus(arena, e_over(arena, first, o->panels.columns), column / o->panels.columns);
     Expr *eight = e_plus(arena, e_over(arena, o->row, tma_facts.swizzle_rows), row / tma_facts.swizzle_rows);
+    Expr *in_row = e_int(arena, within);
     if (o->share && o->k_major) eight = e_add(arena, e_times(arena, o->share, o->shared / 8), eight);
-    else if (o->share) panel = e_add(arena, e_times(arena, o->share, o->shared / o->panels.columns), panel);
+    else if (o->share) {
+        Expr *columns = e_times(arena, o->share, o->shared);
+        panel = e_add(arena, e_over(arena, columns, o->panels.columns), panel);
+        in_row = e_add(arena, e_rem(arena, columns, o->panels.columns), in_row);
+    }
     Buf *tile = o->region->buf;
     Expr *indices[LAYOUT_MAX_RANK];
     int count = 0;
     while (count < tile->stage_dims) indices[count] = lower_expr(lower, o->region->dims[count].start), count++;
     indices[count++] = lower_simple(lower, panel);
     indices[count++] = lower_simple(lower, eight);
-    indices[count++] = e_int(arena, within);
+    indices[count++] = lower_simple(lower, in_row);
     return arg_region(lower_in_image(lower, tile, count, indices));
 }
 

@@ -570,12 +570,15 @@ const char *wgmma_reason(Arena *arena, const Target *target, const Stmt *gemm, W
     return extent ? extent : why;
 }
 
-// Columns of the right operand begin at a swizzle pattern for each warpgroup.
+// Columns of the right operand begin at a swizzle pattern for each warpgroup, or within one.
 static bool columns_split(Arena *arena, const Stmt *gemm, const WgmmaInfo *info, int64_t columns) {
     GemmOp op = gemm_of(gemm);
     TmaPanels panels;
     if (op.a->buf->scope != SCOPE_SHARED || wgmma_panels_problem(arena, gemm, info, true, &panels)) return false;
-    return columns % (op.b->transposed ? tma_facts.swizzle_rows : panels.columns) == 0;
+    if (op.b->transposed) return columns % tma_facts.swizzle_rows == 0;
+    int least = tma_facts.spans[TMA_SPANS - 1];
+    bool within = panels.columns % columns == 0 && columns * type_bits(op.b->buf->type) / 8 % least == 0;
+    return within || columns % panels.columns == 0;
 }
 
 WgmmaSplit strips_split(int64_t strips, int64_t warpgroups) {

@@ -139,7 +139,8 @@ static void push_setup(Maker *m, Block *out) {
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         VEC_EACH (const Sharing, sharing, &ring->sharings) vec_push(p->arena, &sharings, *sharing);
         int64_t readers = ring->consumer == ROLE_TRANSPOSE ? 1 : p->consumers;
-        push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, &ring->sharings, out);
+        push_barrier_init(p, ring->slots, ring->full, filling_arrivals(ring), ring->empty, readers, &ring->sharings,
+                          out);
     }
     publish_barriers(p, &sharings, out);
 }
@@ -162,16 +163,20 @@ static void find_sharings(const RolePlan *plan) {
 static void stage_in_tile(Maker *m, const Func *kernel) {
     RolePlan *plan = m->plan;
     int64_t shared = 0;
-    const Stmt *store;
+    StagedTile staged;
     VEC_EACH_PTR (TileRing, each, &plan->rings) shared += each->slots * each->space;
+    FOR_EACH_STMT (stmt, &plan->grid->grid.body)
+        if (is_shared_decl(stmt) && !stmt->decl->alias_of && !tile_of(plan, stmt->decl))
+            shared += buf_slots(stmt->decl) * buf_slot_bytes(stmt->decl);
     Specialization how = {.kind = WS_COOPERATIVE, .sharers = plan->consumers};
     shared += specialized_staging(plan->arena, plan->target, kernel, &how);
     if (shared <= plan->target->shared_block) return;
-    TileRing *ring = cooperative_staged(plan, &store);
-    if (!ring || !via_is(store, VIA_TMA_STORE)) return;
-    TileRange *range = &ring->tiles.items[0]->live_ranges.items[0];
-    ring->store = store;
-    while (range->block->items[range->last] != store) {
+    if (!cooperative_staged(plan, &staged) || !via_is(staged.store, VIA_TMA_STORE)) return;
+    TileRing *ring = staged.ring;
+    TileRange *range = &ring->tiles.items[0]->live_ranges.items[0];   // which all its tiles have
+    ring->store = staged.store;
+    ring->staging = staged.tile->buf;
+    while (range->block->items[range->last] != ring->store) {
         range->last++;
         EXPECT(arena_failure(plan->arena), range->last < range->block->count,
                "the store is not behind its tile's uses");

@@ -29,7 +29,7 @@ static void push_live_ranges(Maker *m, const Block *block, int at, bool first, B
 static void stage_store(Maker *m, const Stmt *store, Stmt *clone) {
     VEC_EACH_PTR (TileRing, ring, &m->plan->rings) {
         if (ring->store != store) continue;
-        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, ring->tiles.items[0]->buf));
+        Arg none = {0}, tile = arg_region(region_whole(m->plan->arena, ring->staging));
         set_staging(m->builder, clone, tile, none);
         return;
     }

@@ -11,18 +11,9 @@
 //     }
 //
 // What only reductions read is reduced while it is computed, and has no registers of its own.
-//
-// Of several tiles, one with room for all fragments is the better one. So this is for kernels whose tile the source gives.
 #include "passes/analysis/live_ranges.h"
 #include "passes/analysis/util.h"
 #include "passes/specialize/warp_specialize.h"
-
-typedef struct Live {
-    LiveRange range;
-    int64_t registers;
-} Live;
-
-typedef VEC(Live) LiveVec;
 
 static bool reads_fragment(const Expr *expr, const void *buf) {
     return expr->kind == EXPR_LOAD && expr->load.buf == buf;
@@ -44,24 +35,7 @@ static bool only_reductions_read(const Func *kernel, const Buf *buf) {
     return reduced;
 }
 
-static int64_t most_live(const LiveVec *ranges, const Block *block) {
-    int64_t most = 0;
-    for (int i = 0; i < block->count; i++) {
-        int64_t here = 0, inner = 0;
-        VEC_EACH (const Live, live, ranges) {
-            const LiveRange *range = &live->range;
-            if (range->block == block && range->first <= i && i <= range->last) here += live->registers;
-        }
-        FOR_EACH_BODY (body, block->items[i]) {
-            int64_t in_body = is_compound(block->items[i]) ? most_live(ranges, body) : 0;
-            if (in_body > inner) inner = in_body;
-        }
-        if (here + inner > most) most = here + inner;
-    }
-    return most;
-}
-
-static int64_t live_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
+int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
     LiveVec ranges = {0};
     FOR_EACH_STMT (stmt, &kernel->body) {
         if (stmt->kind != STMT_DECL || stmt->decl->scope != SCOPE_FRAGMENT) continue;
@@ -70,9 +44,4 @@ static int64_t live_registers(Arena *arena, const Target *target, const Func *ke
         vec_push(arena, &ranges, ((Live){range, buf_registers(target, stmt->decl, warpgroups)}));
     }
     return most_live(&ranges, &kernel->body);
-}
-
-int64_t needed_registers(Arena *arena, const Target *target, const Func *kernel, int warpgroups) {
-    bool chosen = attr_get(kernel->attrs, ATTR_TUNED) != NULL;
-    return chosen ? fragment_registers(target, kernel, warpgroups) : live_registers(arena, target, kernel, warpgroups);
 }

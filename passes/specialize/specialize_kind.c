@@ -407,22 +407,25 @@ int64_t pingpong_barriers(int64_t slots) {
     return 2 * slots * type_bytes(TYPE_MBARRIER);
 }
 
+int64_t store_staging(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, int stagers) {
+    TmaStore store;
+    const char *why;
+    if (!stores_tile(arena, target, kernel, stmt, &store, &why)) return 0;
+    int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
+    return stagers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
+}
+
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how) {
     int64_t bytes = how->slot_bytes;
+    int stagers = how->kind == WS_COOPERATIVE ? how->sharers : how->consumers;
     if (how->kind == WS_NONE) return 0;
-    FOR_EACH_STMT (stmt, &kernel->body) {
-        TmaStore store;
-        const char *why;
-        if (!stores_tile(arena, target, kernel, stmt, &store, &why)) continue;
-        int64_t columns = store.chunks ? TMA_STORE_SLOTS * store.columns : store.tail_columns;
-        int stagers = how->kind == WS_COOPERATIVE ? how->sharers : how->consumers;
-        bytes += stagers * store.rows * columns * type_bytes(copy_of(stmt).dst->buf->type);
-    }
+    FOR_EACH_STMT (stmt, &kernel->body) bytes += store_staging(arena, target, kernel, stmt, stagers);
     return bytes;
 }
 
 int64_t specialized_shared(const Target *target, const Specialization *how, int64_t staging, int64_t shared) {
-    return how->aliases && shared + staging > target->shared_block ? shared : shared + staging;
+    bool aliases = shared + staging > target->shared_block;
+    return shared + staging - (aliases ? how->aliased : 0);
 }
 
 int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel) {

@@ -20,7 +20,7 @@ typedef struct Specialization {
     int consumers, producers;   // warpgroups
     int sharers;                // of one tile, of the consumers
     int64_t slot_bytes;         // of the slots of transposed tiles, or of the sum of shared steps
-    bool aliases;               // an operand's tile can serve as staging for the epilogue
+    int64_t aliased;            // bytes of the staging of a store for which an operand's tile can serve
 } Specialization;
 
 // What `plan` wrote: groups of threads, each `count` times `threads` with so many registers (0: as launched). count 0: no
@@ -76,6 +76,8 @@ bool stores_tile(Arena *arena, const Target *target, const Func *kernel, const S
 int64_t pingpong_barriers(int64_t slots);   // bytes of `full` and `empty`
 // Shared memory of the source's buffers with their slots, and an mbarrier pair for each that is loaded, in bytes.
 int64_t buffer_bytes(Arena *arena, const Target *target, const Func *kernel);
+// Bytes of staging of a store by TMA in `stagers` warpgroups; 0: it is none.
+int64_t store_staging(Arena *arena, const Target *target, const Func *kernel, const Stmt *stmt, int stagers);
 // Shared memory in addition to the source's buffers, in bytes: staging of TMA stores, slots of transposed tiles.
 int64_t specialized_staging(Arena *arena, const Target *target, const Func *kernel, const Specialization *how);
 // All of it with `shared` bytes of the source's buffers: where staging does not fit, one of them may serve.

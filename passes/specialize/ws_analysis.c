@@ -157,6 +157,29 @@ static bool share_barriers(const RoleTile *a, const RoleTile *b) {
     return true;
 }
 
+// Loaded behind the tile, and used only while it is.
+static bool is_used_within(const TileRange *a, const TileRange *b) {
+    TileRange used = *b;
+    used.first = a->first, used.last = a->last;
+    return b->first >= a->first && b->last <= a->last && side_by_side(a, &used);
+}
+
+// A vector is given back with a tile that is loaded before it: barriers of its own, and a warp that waits for it, cost more than its
+// bytes are worth.
+static bool goes_with(const RoleTile *tile, RoleTile *vector) {
+    if (buf_slot_rank(vector->buf) != 1 || vector->gathered || !vector->by_tma || !tile->by_tma || tile->gathered)
+        return false;
+    if (tile->live_ranges.count != vector->live_ranges.count || buf_slots(tile->buf) != buf_slots(vector->buf))
+        return false;
+    for (int s = 0; s < tile->live_ranges.count; s++)
+        if (!is_used_within(&tile->live_ranges.items[s], &vector->live_ranges.items[s])) return false;
+    for (int s = 0; s < tile->live_ranges.count; s++) {
+        vector->live_ranges.items[s].first = tile->live_ranges.items[s].first;
+        vector->live_ranges.items[s].last = tile->live_ranges.items[s].last;
+    }
+    return true;
+}
+
 // By mma.sync whose warps have the rows that wgmma's have: an accumulator of both has one layout.
 static bool multiplies_by_rows(const Target *target, const Stmt *gemm, int warpgroups) {
     return gemm_mma(target, gemm) && region_extent(gemm_of(gemm).acc, 0) == WGMMA_ROWS * warpgroups;
@@ -220,6 +243,8 @@ static void make_groups(RolePlan *plan) {
     VEC_EACH_PTR (RoleTile, tile, &plan->tiles) {
         VEC_EACH_PTR (TileRing, ring, &plan->rings)
             if (!tile->ring && share_barriers(ring->tiles.items[0], tile)) tile->ring = ring;
+        VEC_EACH_PTR (TileRing, ring, &plan->rings)
+            if (!tile->ring && goes_with(ring->tiles.items[0], tile)) tile->ring = ring;
         if (!tile->ring) {
             tile->ring = NEW(plan->arena, TileRing);
             tile->ring->slots = buf_slots(tile->buf);
@@ -239,42 +264,44 @@ static void make_groups(RolePlan *plan) {
 
 // ---- epilogue staged in an operand's tile ----
 
+static bool is_shared_by_rows(const RolePlan *plan, const Region *acc) {
+    return region_extent(acc, 0) / WGMMA_ROWS % plan->consumers == 0;
+}
+
 // A warpgroup reads only the rows of its own MMAs, so it may overwrite them when these MMAs are complete.
 static bool is_read_by_rows(const RolePlan *plan, const Buf *buf) {
     FOR_EACH_STMT (stmt, &plan->grid->grid.body) {
         GemmOp gemm;
         if (!match_gemm(stmt, &gemm)) continue;
-        if (gemm.b->buf == buf || (gemm.a->buf == buf && gemm.a->transposed)) return false;
+        if (gemm.b->buf == buf) return false;
+        if (gemm.a->buf == buf && (gemm.a->transposed || !is_shared_by_rows(plan, gemm.acc))) return false;
     }
     return !read_by_threads(plan, buf);
 }
 
 static const Stmt *store_behind(const RolePlan *plan, const RoleTile *tile) {
     const TileRange *range = &tile->live_ranges.items[0];
-    const Stmt *found = NULL;
     for (int i = range->last + 1; i < range->block->count; i++) {
         const Stmt *stmt = range->block->items[i];
         TmaStore store;
         if (!is_call(stmt, OP_COPY) || copy_of(stmt).dst->buf->scope != SCOPE_GLOBAL) continue;
-        if (found || tma_epilogue_problem(plan->target, stmt, &store) ||
-            !tma_store_aliases(plan->arena, &store, stmt, tile->buf))
-            return NULL;
-        found = stmt;
-    }
-    return found;
-}
-
-TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store) {
-    if (plan->transposes || plan->by_columns) return NULL;   // (a warpgroup reads rows of the others)
-    VEC_EACH_PTR (TileRing, ring, &plan->rings) {
-        const RoleTile *tile = ring->tiles.items[0];
-        bool single_use =
-            ring->tiles.count == 1 && tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
-        if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
-        *store = store_behind(plan, tile);
-        if (*store) return ring;
+        if (!tma_epilogue_problem(plan->target, stmt, &store) && is_shared_by_rows(plan, copy_of(stmt).src) &&
+            tma_store_aliases(plan->arena, &store, stmt, tile->buf))
+            return stmt;
     }
     return NULL;
+}
+
+bool cooperative_staged(const RolePlan *plan, StagedTile *out) {
+    if (plan->transposes) return false;
+    VEC_EACH_PTR (TileRing, ring, &plan->rings)
+        VEC_EACH_PTR (RoleTile, tile, &ring->tiles) {
+            bool single_use = tile->live_ranges.count == 1 && tile->live_ranges.items[0].first >= 0;
+            if (!single_use || !is_read_by_rows(plan, tile->buf)) continue;
+            *out = (StagedTile){ring, tile, store_behind(plan, tile)};
+            if (out->store) return true;
+        }
+    return false;
 }
 
 // ---- the producer's slice ----
@@ -657,20 +684,33 @@ static const char *plan_problem(RolePlan *plan, const Func *kernel) {
 
 // ---- warpgroups and registers ----
 
-// Of one strip two warpgroups have half of the columns of each product.
+// Two warpgroups share each product: its strips, or the columns of a single one.
 static bool splits_columns(Arena *arena, const Target *target, const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         WgmmaInfo info;
         WgmmaSplit split;
         TmaStore store;
         bool stores = is_fragment_to_global_copy(stmt) && !tma_epilogue_problem(target, stmt, &store);
-        if (stores && !tma_store_share(stmt, COLUMN_GROUPS, &store)) return false;
+        if (stores && !tma_store_share(stmt, strips_split(store.strips, COLUMN_GROUPS).n, &store)) return false;
         if (!is_call(stmt, OP_GEMM)) continue;
-        if (wgmma_problem(arena, target, stmt, &info) || region_extent(gemm_of(stmt).acc, 0) != WGMMA_ROWS)
-            return false;
+        if (wgmma_problem(arena, target, stmt, &info)) return false;
         if (!wgmma_split(arena, target, stmt, COLUMN_GROUPS, &info, &split)) return false;
     }
     return true;
+}
+
+// Registers of the accumulator of its largest instruction.
+static int64_t widest_instruction(const RolePlan *plan, const Func *kernel, int warpgroups) {
+    int64_t widest = 0;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        WgmmaInfo info;
+        WgmmaSplit split;
+        if (!is_call(stmt, OP_GEMM) || wgmma_problem(plan->arena, plan->target, stmt, &info)) continue;
+        bool splits = wgmma_split(plan->arena, plan->target, stmt, warpgroups, &info, &split);
+        int64_t columns = region_extent(gemm_of(stmt).acc, 1) / (splits ? split.n : 1);
+        widest = larger(widest, info.m * columns / target_warpgroup(plan->target));
+    }
+    return widest;
 }
 
 static bool registers_fit(Arena *arena, const Target *target, const Func *kernel, int warpgroups, int sharers,
@@ -783,7 +823,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     plan->consumers = warpgroups / plan->members;
     bool whole = plan->rows / WGMMA_ROWS % plan->consumers == 0;
     plan->by_columns = !whole && plan->consumers == COLUMN_GROUPS && splits_columns(arena, target, kernel);
-    if (plan->by_columns) plan->widest /= COLUMN_GROUPS;
+    if (plan->by_columns) plan->widest = widest_instruction(plan, kernel, COLUMN_GROUPS);
     if (warpgroups > MOST_WARPGROUPS || (!whole && !plan->by_columns))
         return arena_printf(
             arena,
@@ -810,7 +850,7 @@ static int64_t transposed_slots(const RolePlan *plan, const Func *kernel) {
 
 Specialization cooperative_specialization(Arena *arena, const Target *target, const Func *kernel) {
     RolePlan plan;
-    const Stmt *store;
+    StagedTile staged;
     const char *why = ws_analyze(arena, target, kernel, &plan);
     if (why) return (Specialization){.why = why, .at = plan.at};
     int64_t sum = plan.members > 1 ? shared_steps_bytes(kernel) : 0;
@@ -821,5 +861,7 @@ Specialization cooperative_specialization(Arena *arena, const Target *target, co
                             .producers = plan.producers,
                             .sharers = plan.consumers,
                             .slot_bytes = plan.transposes ? transposed_slots(&plan, kernel) : sum,
-                            .aliases = cooperative_staged(&plan, &store) != NULL};
+                            .aliased = cooperative_staged(&plan, &staged)
+                                           ? store_staging(arena, target, kernel, staged.store, plan.consumers)
+                                           : 0};
 }

@@ -31,9 +31,10 @@ struct TileRing {   // tiles that are filled and emptied at the same time share 
     bool by_threads;        // some statement other than wgmma reads them
     bool single_use;        // filled a single time per CTA: the producer does not wait for empty
     RoleKind producer, consumer;
-    int64_t warps;         // of the role that loads it
-    int64_t lag;           // loads that have been started when the producer says that one has landed; 0: no cp.async
-    const Stmt *store;     // epilogue staged in its tile after the last use
+    int64_t warps;       // of the role that loads it
+    int64_t lag;         // loads that have been started when the producer says that one has landed; 0: no cp.async
+    const Stmt *store;   // staged in `staging`, one of its tiles, after the last use; NULL: none
+    Buf *staging;
     SharingVec sharings;   // with other CTAs
     Buf *full, *empty;
     Counter counter;   // of the role being built
@@ -63,9 +64,15 @@ typedef struct RolePlan {
 
 // Returns NULL, or why the kernel cannot be cooperative: then only `plan->at` is valid, if it has a line.
 const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, RolePlan *plan);
-// The ring whose tile can serve as staging, and the store; NULL: none.
-TileRing *cooperative_staged(const RolePlan *plan, const Stmt **store);
-enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
+// A tile that can serve as staging of a store behind its last use.
+typedef struct StagedTile {
+    TileRing *ring;
+    RoleTile *tile;
+    const Stmt *store;
+} StagedTile;
+
+bool cooperative_staged(const RolePlan *plan, StagedTile *out);   // false: there is none
+enum { COOPERATIVE_ROOM = 24 };                                   // registers for addresses and counters
 
 bool plan_gathers(const RolePlan *plan);                   // threads of the producer fill some tile
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile
