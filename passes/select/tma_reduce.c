@@ -195,21 +195,19 @@ const char *tma_reduce_cost(const Target *target, const Func *kernel, const TmaR
 typedef struct Staging {
     PassContext *context;
     Arena *arena;
-    int64_t room;       // unused shared memory
-    const Stmt *in;     // the current role; NULL: none. In roles no other pass adds barriers
-    int64_t members;    // groups with its text, each with tiles of its own
-    const Stmt *wait;   // the last wait for all staging tiles
-    bool tight;         // no space for whole tiles of all roles
+    int64_t room;      // unused shared memory
+    const Stmt *in;    // the current role; NULL: none
+    int64_t members;   // groups with its text, each with tiles of its own
+    bool tight;        // no space for whole tiles of all roles
     bool changed;
 } Staging;
 
 // Waits until TMA no longer reads the tile, in the threads that started the additions; the barrier synchronizes the
 // others.
-static Stmt *push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
+static void push_tile_wait(Staging *staging, int64_t pending, Span loc, Block *out) {
     Arena *arena = staging->arena;
-    Stmt *wait = BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, pending), arg_name("read"));
+    BLOCK_CALL(arena, out, loc, OP_BULK_WAIT, arg_int(arena, pending), arg_name("read"));
     block_barrier(arena, out, loc);
-    return wait;
 }
 
 // Orders writes of threads to a shared tile before TMA reads it.
@@ -224,13 +222,6 @@ static bool is_repeated(const Staging *staging, const Stmt *stmt) {
         bool repeats = loop->kind == STMT_FOR || loop->kind == STMT_WHILE;
         if (repeats && stmt_contains(loop, stmt)) return true;
     }
-    return false;
-}
-
-// Whether all tiles have already been waited for in the same iteration of the same loops.
-static bool has_waited(const Staging *staging, const Block *out) {
-    FOR_EACH_ITEM (stmt, out)
-        if (stmt == staging->wait) return true;
     return false;
 }
 
@@ -364,7 +355,7 @@ static void stage_in_boxes(Staging *staging, Stmt *stmt, const TmaReduce *tile, 
 
 // ---- the pass ----
 
-// stage[i, j] = value; then the addition of stage. (insert-sync adds barriers and fences, except in roles.)
+// stage[i, j] = value; then the addition of stage. (insert-sync adds waits, fences and barriers.)
 static void stage_addition(Staging *staging, Stmt *stmt, const TmaReduce *tile, Block *out) {
     Arena *arena = staging->arena;
     Buf *stage = stage_of(tile);
@@ -374,10 +365,7 @@ static void stage_addition(Staging *staging, Stmt *stmt, const TmaReduce *tile, 
     Stmt *store = s_store(arena, stage, stmt->loop.count, at, tile->value);
     store->loc = tile->atomic->loc;
     block_push(arena, out, s_decl(arena, stage));
-    if (staging->in && !has_waited(staging, out) && is_repeated(staging, stmt))
-        staging->wait = push_tile_wait(staging, 0, stmt->loc, out);
     block_push(arena, out, stmt);
-    if (staging->in) push_tile_fence(staging, stmt->loc, out);
     block_push(arena, out, addition);
     via_set(staging->arena, stmt, VIA_NONE);
     stmt->loop.body = (Block){0};
@@ -408,16 +396,25 @@ static void stage_stmt(StmtMapper *mapper, Stmt *stmt, Block *out) {
     block_push(mapper->arena, out, stmt);
 }
 
+static bool adds_tile(Arena *arena, Stmt *role) {
+    FOR_EACH_STMT_MUT (stmt, &role->role.body)
+        if (is_addition(stmt) && tma_copy(arena, stmt)) return true;
+    return false;
+}
+
 // For a role. Shared memory must outlive the additions that read it.
 static void stage_in_role(Staging *staging, Stmt *role) {
-    bool changed = staging->changed;
+    bool changed = staging->changed,
+         waits = role->role.body.count > 0 && is_call(vec_last(&role->role.body), OP_BULK_WAIT);
     StmtMapper mapper = {.arena = staging->arena, .stmt = stage_stmt, .user = staging};
     staging->in = role;
     staging->members = role_members(role);
-    staging->wait = NULL;
     staging->changed = false;
     rewrite_block(&mapper, &role->role.body);
-    if (staging->changed) push_store_wait(staging->arena, role->loc, &role->role.body);
+    if (!waits && adds_tile(staging->arena, role)) {
+        push_store_wait(staging->arena, role->loc, &role->role.body);
+        staging->changed = true;
+    }
     staging->changed |= changed;
     staging->in = NULL;
     staging->members = 1;

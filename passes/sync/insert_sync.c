@@ -12,6 +12,7 @@
 //  3. prune      each commit, barrier and wait is taken away in turn, and stays away when nothing is missing then
 //                (awaits being no accesses now). What stays is needed, each for some trip count. Most are: playing the
 //                kernel through once with what each of them ended kept on the side finds these (sync_model_weigh)
+//  4. join       a wait until TMA has read a tile goes to the barrier before it, where that one serves both
 //
 // The gemm after `software-pipeline` has one barrier an iteration:
 //
@@ -28,6 +29,7 @@
 // accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
 // the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone
 // use get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
+#include "passes/select/tma_reduce.h"
 #include "passes/sync/sync.h"
 
 // ---- groups ----
@@ -135,6 +137,36 @@ static void prune(SyncModel *model, SyncPlan *plan) {
         for (int i = 0; i < SYNC_OPS; i++) prune_op(model, sync, order[i]);
 }
 
+// ---- waits for TMA that reads ----
+
+static bool starts_reading(Arena *arena, Stmt *stmt) {
+    Block alone = {.count = 1, .items = &stmt};
+    FOR_EACH_STMT_MUT (below, &alone) {
+        const Stmt *copy = tma_copy(arena, below);
+        if (copy && is_shared_to_global_copy(copy)) return true;
+    }
+    return false;
+}
+
+// A tile that TMA has read is written again behind a wait and a barrier. Where a barrier comes before and nothing new is read
+// between, the wait goes before that one, and the tile's own is not needed.
+static void join_waits(Arena *arena, SyncModel *model, const SyncPlan *plan, Block *block) {
+    const int both = 1 << SYNC_BULK | 1 << SYNC_BARRIER;
+    Sync *before = NULL;   // with the last barrier
+    FOR_EACH_ITEM (stmt, block) {
+        Sync *sync = map_get(plan->by_place, stmt);
+        if (before && sync && (sync->ops & both) == both) {
+            int ops = sync->ops, earlier = before->ops;
+            sync->ops &= ~both, before->ops |= 1 << SYNC_BULK;
+            if (!sync_model_check(model)) sync->ops = ops, before->ops = earlier;
+        }
+        if (sync && sync_has(sync, SYNC_BARRIER)) before = sync;
+        if (starts_reading(arena, stmt)) before = NULL;
+        FOR_EACH_BODY (body, stmt)
+            if (!is_leaf(stmt)) join_waits(arena, model, plan, body);
+    }
+}
+
 // ---- writing it down ----
 
 typedef struct Writer {
@@ -210,6 +242,7 @@ static bool complete(PassContext *context, Block *body, const Map *awaited, Sync
         return false;
     }
     prune(model, plan);
+    join_waits(context->arena, model, plan, body);
     write_block(&writer, body);
     return writer.changed;
 }
