@@ -15,7 +15,8 @@
 //     K < 2147483648        every dynamic dim: indices fit 32 bits
 //
 // Facts that are not yet proven become the `when` of the kernel, and a clone without them follows, `@fallback`. So one
-// artefact serves every shape, and a kernel that needs no facts has one variant. Of several tiles those with
+// artefact serves every shape, and a kernel that needs no facts has one variant. (Between the two of a kernel with roles stands one
+// with the facts of its loads alone: "rows that start anywhere".) Of several tiles those with
 // @with_fallback (or the last one) have such a clone, behind all tiles; a launch compares the clones by costs of their own.
 // Second, what is the widest access that is provably aligned under the facts of each variant (loop_vector)?
 //
@@ -147,10 +148,19 @@ static void want_access(Selector *s, const Facts *facts, const TileAccess *acces
     }
 }
 
+// Next to products by wgmma: a thread has one element at most, so vectors are not worth a fact. (What waits in slots is loaded by
+// cp.async, whose elements are vectors.)
+static bool is_small(const Selector *s, const Stmt *stmt, const TileLoop *loop) {
+    int64_t elements = 1;
+    if (!s->specialized && !s->whole) return false;
+    for (int d = 0; d < loop->rank; d++) elements *= loop->extents[d];
+    return elements <= kernel_threads(s->kernel) && !loaded_tile(stmt);
+}
+
 static void want_stmt(void *user, Stmt *stmt, const Facts *facts) {
     Selector *s = user;
     Candidate c;
-    if (!candidate_of(s, stmt, &c)) return;
+    if (!candidate_of(s, stmt, &c) || is_small(s, stmt, &c.loop)) return;
     int64_t vector = possible_vector(s, facts, &c);
     if (vector <= 1) return;
     VEC_EACH (const TileAccess, access, &c.accesses)
@@ -309,7 +319,6 @@ static bool adds_by_tma(Selector *s, const Stmt *stmt, const Facts *facts, bool 
     if (costs && !s->context->remarks) return false;   // as for copies
     if (!why) why = tma_reduce_target_problem(s->target, s->kernel, uses_in(s), tile);
     if (!why && !tma_start_serves(s->kernel, facts, copy_of(tile->copy).dst)) why = TMA_ANYWHERE;
-    if (!why && s->specialized && !tile->value) why = "a warp-specialized kernel adds tiles from shared memory only";
     if (!why && !begins_inside(facts, copy_of(tile->copy).dst)) why = STARTS_ANYWHERE;
     if (!why && !via_is(stmt, VIA_TMA)) why = tma_reduce_cost(s->target, s->kernel, tile);
     if (why && say) REMARK(s->context, stmt->loc, T_NOT_ADDED, why);
@@ -710,6 +719,52 @@ static bool select_transposed(PassContext *context, Func *kernel) {
     return changed;
 }
 
+// ---- rows that start anywhere ----
+//
+// Roles, TMA and wgmma need facts of what they load, and few others: where only those hold, threads store results as rows start, and
+// read what is no operand element by element. (Programs that copy operands first have such kernels of their own: repack.)
+
+static void want_load_stmt(void *user, Stmt *stmt, const Facts *facts) {
+    if (loaded_tile(stmt)) want_stmt(user, stmt, facts);
+    if (!is_fragment_to_global_copy(stmt)) want_map_stmt(user, stmt, facts);
+}
+
+static bool has_program(const Module *module, const Func *kernel) {
+    VEC_EACH_PTR (Func, func, &module->funcs)
+        if (func->kind == FUNC_PROGRAM && strcmp(func->name, kernel->name) == 0) return true;
+    return false;
+}
+
+// Without TMA no operand's tile serves as staging.
+static bool has_staging(const Selector *s) {
+    Specialization how = specialization_of(s->arena, s->target, s->kernel);
+    how.aliased = 0;
+    return specialized_fits(s->arena, s->target, s->kernel, &how) == FITS_STAGED;
+}
+
+static void store_anywhere(const Selector *s, bool staged, Stmt *stmt) {
+    TmaStore store;
+    const char *why;
+    if (via_of(stmt) != VIA_NONE || !stores_tile(s->arena, s->target, s->kernel, stmt, &store, &why)) return;
+    via_set(s->arena, stmt, VIA_VECTOR_STORE);
+    if (!staged || tma_epilogue_problem(s->target, stmt, &store)) via_set(s->arena, stmt, VIA_PLAIN);
+}
+
+// Adds the variant with the facts that loads need, where this one wants more of them.
+static void add_anywhere(PassContext *context, const Selector *all) {
+    if ((!all->specialized && !all->whole) || has_program(context->module, all->kernel)) return;
+    Selector s = selector_of(context, clone_func(all->arena, all->kernel));
+    bool staged = s.specialized && has_staging(&s);
+    FOR_EACH_STMT_MUT (stmt, &s.kernel->body) store_anywhere(&s, staged, stmt);
+    kernel_walk(s.arena, s.kernel, want_load_stmt, &s);
+    if (s.wanted.count > 0 || s.boxes) want_small_dims(&s);
+    if (s.wanted.count >= all->wanted.count) return;
+    VEC_EACH_PTR (Expr, fact, &s.wanted) s.kernel->when = e_both(s.arena, s.kernel->when, fact);
+    attr_set_ints(s.arena, &s.kernel->attrs, ATTR_GIVEN_FACTS, 0, NULL);
+    attr_remove(&s.kernel->attrs, ATTR_WITH_FALLBACK);
+    vec_push(s.arena, &context->variants, s.kernel);
+}
+
 // Adds the variant without the facts, and the facts to this variant.
 static bool split_variants(PassContext *context, Func *kernel) {
     Selector s = selector_of(context, kernel);
@@ -720,6 +775,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (s.wanted.count == 0) return false;
 
     if (needs_fallback(context->module, kernel)) {
+        add_anywhere(context, &s);
         bool behind = attr_get(kernel->attrs, ATTR_WITH_FALLBACK) || is_followed(context->module, kernel);
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
