@@ -750,19 +750,20 @@ static void store_anywhere(const Selector *s, bool staged, Stmt *stmt) {
     if (!staged || tma_epilogue_problem(s->target, stmt, &store)) via_set(s->arena, stmt, VIA_PLAIN);
 }
 
-// Adds the variant with the facts that loads need, where this one wants more of them.
-static void add_anywhere(PassContext *context, const Selector *all) {
-    if ((!all->specialized && !all->whole) || has_program(context->module, all->kernel)) return;
+// Adds the variant with the facts that loads need, where this one wants more of them. True: it needs none, so it serves all.
+static bool add_anywhere(PassContext *context, const Selector *all) {
+    if ((!all->specialized && !all->whole) || has_program(context->module, all->kernel)) return false;
     Selector s = selector_of(context, clone_func(all->arena, all->kernel));
     bool staged = s.specialized && has_staging(&s);
     FOR_EACH_STMT_MUT (stmt, &s.kernel->body) store_anywhere(&s, staged, stmt);
     kernel_walk(s.arena, s.kernel, want_load_stmt, &s);
     if (s.wanted.count > 0 || s.boxes) want_small_dims(&s);
-    if (s.wanted.count >= all->wanted.count) return;
+    if (s.wanted.count >= all->wanted.count) return false;
     VEC_EACH_PTR (Expr, fact, &s.wanted) s.kernel->when = e_both(s.arena, s.kernel->when, fact);
     attr_set_ints(s.arena, &s.kernel->attrs, ATTR_GIVEN_FACTS, 0, NULL);
     attr_remove(&s.kernel->attrs, ATTR_WITH_FALLBACK);
     vec_push(s.arena, &context->variants, s.kernel);
+    return s.wanted.count == 0;
 }
 
 // Adds the variant without the facts, and the facts to this variant.
@@ -774,8 +775,7 @@ static bool split_variants(PassContext *context, Func *kernel) {
     if (s.wanted.count > 0 || s.boxes) want_small_dims(&s);
     if (s.wanted.count == 0) return false;
 
-    if (needs_fallback(context->module, kernel)) {
-        add_anywhere(context, &s);
+    if (needs_fallback(context->module, kernel) && !add_anywhere(context, &s)) {
         bool behind = attr_get(kernel->attrs, ATTR_WITH_FALLBACK) || is_followed(context->module, kernel);
         Func *fallback = clone_func(s.arena, kernel);
         attr_set_ints(s.arena, &fallback->attrs, ATTR_FALLBACK, 0, NULL);
