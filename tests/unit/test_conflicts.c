@@ -104,8 +104,9 @@ static bool is_explained(const Func *kernel, const char *buffer) {
     bool by_elements = strcmp(kernel->name, "keys__D_256") == 0 ||
                        strncmp(kernel->name, "gradients__", strlen("gradients__")) == 0 ||
                        strncmp(kernel->name, "attention_backward", strlen("attention_backward")) == 0;
-    if (by_elements && (strcmp(buffer, "p") == 0 || strcmp(buffer, "a") == 0 || strcmp(buffer, "a_1") == 0))
-        return true;
+    static const char *const handed[] = {"p", "a", "a_1", "added"};
+    for (int i = 0; by_elements && i < COUNT_OF(handed); i++)
+        if (strcmp(buffer, handed[i]) == 0) return true;
     if (strncmp(buffer, "row_stage", strlen("row_stage")) == 0 || strncmp(buffer, "row_tail", strlen("row_tail")) == 0)
         return true;
     if (strcmp(kernel->name, "cross_entropy") == 0 && strcmp(buffer, "partial") == 0) return true;
