@@ -8,8 +8,9 @@
 // Mikaitis, "Accurate models of NVIDIA tensor cores", 2025). A seed chooses, so a tolerance that holds for one of them
 // alone fails with some seed. Whole numbers whose sums have few enough bits are exact with all.
 //
-// A row of sums is computed at a time, in loops without branches over its columns. Limit: sums with a term below 2^-100, and
-// those that are not finite, are rounded in each step as f32 instead.
+// A row of sums is computed at a time, in loops over its columns that compilers vectorize for SSE2, too: without branches or
+// conditions, and with floats read as whole numbers from memory. Limit: sums with a term below 2^-100, and those that are not
+// finite, are rounded in each step as f32 instead.
 #include "emulator/products.h"
 #include <string.h>
 
@@ -28,43 +29,47 @@ Summing summing_of(uint64_t seed, const Target *target, bool narrow) {
     return (Summing){2 * terms, target->float8_bits, target->float8_bits};
 }
 
-// The exponent of the largest term of each sum, as bits of a float; false: some is out of the range of this method.
-static bool largest_exponents(int n, int count, const float *left, const float *right, const Bits *row, Bits *top) {
+// The exponents of the largest of `count` terms[p, j] and row[j], as bits of a float; false: some is out of the range of
+// this method.
+static bool largest_exponents(int n, int count, const Bits *terms, const Bits *row, int32_t *top) {
     int32_t outside = 0;
-    for (int j = 0; j < n; j++) top[j].i = row[j].i & INT32_MAX;
+    for (int j = 0; j < n; j++) top[j] = row[j].i & INT32_MAX;
     for (int p = 0; p < count; p++)
         for (int j = 0; j < n; j++) {
-            Bits product = {.f = left[p] * right[p * n + j]};
-            product.i &= INT32_MAX;
-            top[j].i = product.i > top[j].i ? product.i : top[j].i;
+            int32_t size = terms[p * n + j].i & INT32_MAX, larger = -(size > top[j]);
+            top[j] ^= (size ^ top[j]) & larger;
         }
     for (int j = 0; j < n; j++) {
-        int32_t exponent = top[j].i & EXPONENT;
-        exponent = top[j].i ? exponent : LEAST;
+        int32_t exponent = top[j] & EXPONENT, none = -(top[j] == 0);
+        exponent |= LEAST & none;
         outside |= (exponent - LEAST) | (END - 1 - exponent);
-        top[j].i = exponent;
+        top[j] = exponent;
     }
     return outside >= 0;
 }
 
 // One addition of the tensor core: row[j] += sum over p of left[p] right[p, j].
 static void add_terms(const Summing *how, int n, int count, const float *left, const float *right, Bits *row) {
-    Bits top[MOST_COLUMNS], scale[MOST_COLUMNS];
-    int32_t sum[MOST_COLUMNS];
-    if (!largest_exponents(n, count, left, right, row, top)) {
+    Bits terms[MOST_DEPTH * MOST_COLUMNS];
+    float scale[MOST_COLUMNS];
+    int32_t top[MOST_COLUMNS], sum[MOST_COLUMNS];
+    for (int p = 0; p < count; p++)
+        for (int j = 0; j < n; j++) terms[p * n + j].f = left[p] * right[p * n + j];
+    if (!largest_exponents(n, count, terms, row, top)) {
         for (int p = 0; p < count; p++)
-            for (int j = 0; j < n; j++) row[j].f += left[p] * right[p * n + j];
+            for (int j = 0; j < n; j++) row[j].f += terms[p * n + j].f;
         return;
     }
     for (int j = 0; j < n; j++) {
-        scale[j].i = (int32_t)(((int64_t)(2 * BIAS + how->bits) << FRACTION) - top[j].i);   // 1 / unit
-        sum[j] = (int32_t)(row[j].f * scale[j].f);
+        Bits inverse = {.i = (int32_t)(((int64_t)(2 * BIAS + how->bits) << FRACTION) - top[j])};   // 1 / unit
+        scale[j] = inverse.f;
+        sum[j] = (int32_t)(row[j].f * scale[j]);
     }
     for (int p = 0; p < count; p++)
-        for (int j = 0; j < n; j++) sum[j] += (int32_t)(left[p] * right[p * n + j] * scale[j].f);
+        for (int j = 0; j < n; j++) sum[j] += (int32_t)(terms[p * n + j].f * scale[j]);
     uint64_t lost = ((uint64_t)1 << (52 - how->kept)) - 1;
     for (int j = 0; j < n; j++) {
-        Bits unit = {.i = top[j].i - (how->bits << FRACTION)};
+        Bits unit = {.i = top[j] - (how->bits << FRACTION)};
         double value = (double)sum[j] * (double)unit.f;
         uint64_t bits;
         memcpy(&bits, &value, sizeof bits);
