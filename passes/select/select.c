@@ -60,6 +60,7 @@ typedef struct Selector {
     bool specialized;   // its loop will be warp-specialized, with TMA and wgmma
     bool channels;      // it has channels, so that its roles take wgmma and TMA
     bool whole;         // its CTAs multiply by wgmma without roles
+    bool multiplies;    // by wgmma: this pass ran, or a person wrote it
     bool boxes;         // it has tensor maps
     bool changed;
     const KernelUses *uses;   // NULL: not asked for yet
@@ -148,11 +149,11 @@ static void want_access(Selector *s, const Facts *facts, const TileAccess *acces
     }
 }
 
-// Next to products by wgmma: a thread has one element at most, so vectors are not worth a fact. (What waits in slots is loaded by
-// cp.async, whose elements are vectors.)
+// Next to products by wgmma, those to be and those of an earlier run of this pass: a thread has one element at most, so
+// vectors are not worth a fact. (What waits in slots is loaded by cp.async, whose elements are vectors.)
 static bool is_small(const Selector *s, const Stmt *stmt, const TileLoop *loop) {
     int64_t elements = 1;
-    if (!s->specialized && !s->whole) return false;
+    if (!s->specialized && !s->whole && !s->multiplies) return false;
     for (int d = 0; d < loop->rank; d++) elements *= loop->extents[d];
     return elements <= kernel_threads(s->kernel) && !loaded_tile(stmt);
 }
@@ -673,6 +674,7 @@ static Selector selector_of(PassContext *context, Func *kernel) {
     find_pipelined(&s, &kernel->body, NULL);
     s.specialized = !s.fallback && planned_kind(kernel) != WS_NONE;
     s.whole = multiplies_whole(&s);
+    FOR_EACH_STMT (stmt, &kernel->body) s.multiplies |= is_call(stmt, OP_GEMM) && via_is(stmt, VIA_WGMMA);
     return s;
 }
 
@@ -721,8 +723,9 @@ static bool select_transposed(PassContext *context, Func *kernel) {
 
 // ---- rows that start anywhere ----
 //
-// Roles, TMA and wgmma need facts of what they load, and few others: where only those hold, threads store results as rows start, and
-// read what is no operand element by element. (Programs that copy operands first have such kernels of their own: repack.)
+// Roles, TMA and wgmma need facts of what they load, and few others: where only those hold, threads store results wherever
+// rows start, and read what is no operand element by element. (Programs that copy operands first have such kernels of their
+// own: repack.)
 
 static void want_load_stmt(void *user, Stmt *stmt, const Facts *facts) {
     if (loaded_tile(stmt)) want_stmt(user, stmt, facts);
@@ -746,8 +749,7 @@ static void store_anywhere(const Selector *s, bool staged, Stmt *stmt) {
     TmaStore store;
     const char *why;
     if (via_of(stmt) != VIA_NONE || !stores_tile(s->arena, s->target, s->kernel, stmt, &store, &why)) return;
-    via_set(s->arena, stmt, VIA_VECTOR_STORE);
-    if (!staged || tma_epilogue_problem(s->target, stmt, &store)) via_set(s->arena, stmt, VIA_PLAIN);
+    via_set(s->arena, stmt, staged ? rows_store(s->target, stmt) : VIA_PLAIN);
 }
 
 // Adds the variant with the facts that loads need, where this one wants more of them. True: it needs none, so it serves all.

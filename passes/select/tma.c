@@ -381,6 +381,11 @@ static void set_tail(TmaStore *store, int64_t columns, int64_t element) {
     }
 }
 
+static const char *vectors_problem(const Region *to) {
+    if (buf_viewed(to->buf) != to->buf) return "vectors are not stored to views";
+    return to->transposed ? "vectors are stored by rows of the fragment" : NULL;
+}
+
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out) {
     const Region *from = copy_of(copy).src, *to = copy_of(copy).dst;
     const Buf *tensor = to->buf;
@@ -396,8 +401,7 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     if (!why) why = box_problem(&box, 2);
     if (why || (why = tma_tensor_problem(tensor))) return why;
     if (attr_get(copy->attrs, ATTR_UNALIGNED)) return TMA_ANYWHERE;
-    if (via_is(copy, VIA_VECTOR_STORE) && buf_viewed(tensor) != tensor) return "vectors are not stored to views";
-    if (via_is(copy, VIA_VECTOR_STORE) && to->transposed) return "vectors are stored by rows of the fragment";
+    if (via_is(copy, VIA_VECTOR_STORE) && (why = vectors_problem(to))) return why;
     int64_t element = type_bytes(tensor->type), m = buf_extent(from->buf, 0), n = region_extent(from, 1);
     if (element * matrix_facts.rows != matrix_facts.row_bytes) return "TMA stores 16-bit elements, by stmatrix";
     if (m % WGMMA_ROWS || n % matrix_facts.rows) return "TMA stores strips of 64 rows and 8 columns";
@@ -410,6 +414,12 @@ const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStor
     out->slot[to->transposed] = out->rows, out->slot[!to->transposed] = out->columns;
     set_tail(out, n % out->columns, element);
     return NULL;
+}
+
+Via rows_store(const Target *target, const Stmt *copy) {
+    TmaStore store;
+    return vectors_problem(copy_of(copy).dst) || tma_epilogue_problem(target, copy, &store) ? VIA_PLAIN
+                                                                                            : VIA_VECTOR_STORE;
 }
 
 bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile) {

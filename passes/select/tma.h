@@ -76,6 +76,8 @@ typedef struct TmaStore {
     int tail_swizzle;
 } TmaStore;
 const char *tma_epilogue_problem(const Target *target, const Stmt *copy, TmaStore *out);   // copy: fragment to tensor
+// How threads store a fragment wherever the tensor's rows start: VIA_VECTOR_STORE (staged like a store by TMA) or VIA_PLAIN.
+Via rows_store(const Target *target, const Stmt *copy);
 // Whether a shared tile that is no longer used can be the staging: it has the shape of the accumulator and the layout
 // of the boxes.
 bool tma_store_aliases(Arena *arena, const TmaStore *store, const Stmt *copy, const Buf *tile);

@@ -164,20 +164,24 @@ static bool is_used_within(const TileRange *a, const TileRange *b) {
     return b->first >= a->first && b->last <= a->last && side_by_side(a, &used);
 }
 
-// A vector is given back with a tile that is loaded before it: barriers of its own, and a warp that waits for it, cost more than its
-// bytes are worth.
-static bool goes_with(const RoleTile *tile, RoleTile *vector) {
+// The barriers of a tile that is loaded before a vector serve it, too: its own, and a warp that waits for them, cost more
+// than its bytes are worth.
+static bool goes_with(const RoleTile *tile, const RoleTile *vector) {
     if (buf_slot_rank(vector->buf) != 1 || vector->gathered || !vector->by_tma || !tile->by_tma || tile->gathered)
         return false;
     if (tile->live_ranges.count != vector->live_ranges.count || buf_slots(tile->buf) != buf_slots(vector->buf))
         return false;
     for (int s = 0; s < tile->live_ranges.count; s++)
         if (!is_used_within(&tile->live_ranges.items[s], &vector->live_ranges.items[s])) return false;
+    return true;
+}
+
+// It is loaded and given back where the tile is.
+static void go_with(const RoleTile *tile, RoleTile *vector) {
     for (int s = 0; s < tile->live_ranges.count; s++) {
         vector->live_ranges.items[s].first = tile->live_ranges.items[s].first;
         vector->live_ranges.items[s].last = tile->live_ranges.items[s].last;
     }
-    return true;
 }
 
 // By mma.sync whose warps have the rows that wgmma's have: an accumulator of both has one layout.
@@ -244,7 +248,10 @@ static void make_groups(RolePlan *plan) {
         VEC_EACH_PTR (TileRing, ring, &plan->rings)
             if (!tile->ring && share_barriers(ring->tiles.items[0], tile)) tile->ring = ring;
         VEC_EACH_PTR (TileRing, ring, &plan->rings)
-            if (!tile->ring && goes_with(ring->tiles.items[0], tile)) tile->ring = ring;
+            if (!tile->ring && goes_with(ring->tiles.items[0], tile)) {
+                go_with(ring->tiles.items[0], tile);
+                tile->ring = ring;
+            }
         if (!tile->ring) {
             tile->ring = NEW(plan->arena, TileRing);
             tile->ring->slots = buf_slots(tile->buf);
@@ -430,8 +437,6 @@ static void add_product(RolePlan *plan, const Stmt *gemm) {
         return;
     }
     plan->rows = gcd64(plan->rows, region_extent(gemm_of(gemm).acc, 0));
-    int64_t registers = info.m * region_extent(gemm_of(gemm).acc, 1) / target_warpgroup(plan->target);
-    if (registers > plan->widest) plan->widest = registers;
 }
 
 static const char *stmt_problem(RolePlan *plan, const Stmt *stmt) {
@@ -684,7 +689,7 @@ static const char *plan_problem(RolePlan *plan, const Func *kernel) {
 
 // ---- warpgroups and registers ----
 
-// Two warpgroups share each product: its strips, or the columns of a single one.
+// Two warpgroups share each product: its strips, or its columns, if their number of strips is odd.
 static bool splits_columns(Arena *arena, const Target *target, const Func *kernel) {
     FOR_EACH_STMT (stmt, &kernel->body) {
         WgmmaInfo info;
@@ -700,13 +705,14 @@ static bool splits_columns(Arena *arena, const Target *target, const Func *kerne
 }
 
 // Registers of the accumulator of its largest instruction.
-static int64_t widest_instruction(const RolePlan *plan, const Func *kernel, int warpgroups) {
+static int64_t widest_instruction(const RolePlan *plan, const Func *kernel) {
     int64_t widest = 0;
+    int sharers = plan->by_columns ? COLUMN_GROUPS : 1;
     FOR_EACH_STMT (stmt, &kernel->body) {
         WgmmaInfo info;
         WgmmaSplit split;
         if (!is_call(stmt, OP_GEMM) || wgmma_problem(plan->arena, plan->target, stmt, &info)) continue;
-        bool splits = wgmma_split(plan->arena, plan->target, stmt, warpgroups, &info, &split);
+        bool splits = wgmma_split(plan->arena, plan->target, stmt, sharers, &info, &split);
         int64_t columns = region_extent(gemm_of(stmt).acc, 1) / (splits ? split.n : 1);
         widest = larger(widest, info.m * columns / target_warpgroup(plan->target));
     }
@@ -756,8 +762,8 @@ static int producers_for(const RolePlan *plan, const Func *kernel, int warpgroup
 }
 
 // The registers at the start must hold the accumulator of each instruction.
-static bool starts_fit(const RolePlan *plan, int warpgroups) {
-    return plan->widest + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
+static bool starts_fit(const RolePlan *plan, const Func *kernel, int warpgroups) {
+    return widest_instruction(plan, kernel) + WGMMA_ROOM <= initial_registers(plan->target, warpgroups);
 }
 
 bool whole_registers_fit(Arena *arena, const Target *target, const Func *kernel) {
@@ -823,7 +829,6 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
     plan->consumers = warpgroups / plan->members;
     bool whole = plan->rows / WGMMA_ROWS % plan->consumers == 0;
     plan->by_columns = !whole && plan->consumers == COLUMN_GROUPS && splits_columns(arena, target, kernel);
-    if (plan->by_columns) plan->widest = widest_instruction(plan, kernel, COLUMN_GROUPS);
     if (warpgroups > MOST_WARPGROUPS || (!whole && !plan->by_columns))
         return arena_printf(
             arena,
@@ -831,7 +836,7 @@ const char *ws_analyze(Arena *arena, const Target *target, const Func *kernel, R
             warpgroups, MOST_WARPGROUPS, WGMMA_ROWS, COLUMN_GROUPS);
     int producers = plan->producers = producers_for(plan, kernel, warpgroups);
     if (!registers_fit(arena, target, kernel, warpgroups, plan->consumers, producers) ||
-        !starts_fit(plan, warpgroups + producers))
+        !starts_fit(plan, kernel, warpgroups + producers))
         return because(plan, largest_fragment(kernel, target),
                        "its fragments need more registers than its warpgroups have: use smaller tiles or more threads");
     make_groups(plan);

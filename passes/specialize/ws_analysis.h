@@ -52,7 +52,6 @@ typedef struct RolePlan {
     int64_t rows;               // that divide those of all MMAs by wgmma
     const char *other;          // why some product is not by wgmma; NULL: all are
     Span other_at;              // that product
-    int64_t widest;             // registers per thread for the accumulator of one instruction
     bool pipelined, computed;
     bool partial;               // some copy leaves a part of its tile out
     bool transposes;            // some tile is transposed in shared memory, by a role of its own
@@ -72,7 +71,8 @@ typedef struct StagedTile {
 } StagedTile;
 
 bool cooperative_staged(const RolePlan *plan, StagedTile *out);   // false: there is none
-enum { COOPERATIVE_ROOM = 24 };                                   // registers for addresses and counters
+
+enum { COOPERATIVE_ROOM = 24 };   // registers for addresses and counters
 
 bool plan_gathers(const RolePlan *plan);                   // threads of the producer fill some tile
 RoleTile *tile_of(const RolePlan *plan, const Buf *buf);   // NULL: no tile

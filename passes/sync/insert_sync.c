@@ -29,7 +29,6 @@
 // accesses count. Only scratch of passes (stage-through-shared), global memory that a role writes and uses again with
 // the fences and releases that order it, tiles that it copies to and awaits, and tiles that its tile operations alone
 // use get their barriers in a role too: the role's own. Blocks of a grid are not ordered with one another.
-#include "passes/select/tma_reduce.h"
 #include "passes/sync/sync.h"
 
 // ---- groups ----
@@ -139,18 +138,9 @@ static void prune(SyncModel *model, SyncPlan *plan) {
 
 // ---- waits for TMA that reads ----
 
-static bool starts_reading(Arena *arena, Stmt *stmt) {
-    Block alone = {.count = 1, .items = &stmt};
-    FOR_EACH_STMT_MUT (below, &alone) {
-        const Stmt *copy = tma_copy(arena, below);
-        if (copy && is_shared_to_global_copy(copy)) return true;
-    }
-    return false;
-}
-
-// A tile that TMA has read is written again behind a wait and a barrier. Where a barrier comes before and nothing new is read
-// between, the wait goes before that one, and the tile's own is not needed.
-static void join_waits(Arena *arena, SyncModel *model, const SyncPlan *plan, Block *block) {
+// A tile that TMA has read is written again behind a wait and a barrier. Where a barrier comes before, and the model allows
+// it, the wait goes before that one, and the tile's own is not needed.
+static void join_waits(SyncModel *model, const SyncPlan *plan, Block *block) {
     const int both = 1 << SYNC_BULK | 1 << SYNC_BARRIER;
     Sync *before = NULL;   // with the last barrier
     FOR_EACH_ITEM (stmt, block) {
@@ -161,9 +151,8 @@ static void join_waits(Arena *arena, SyncModel *model, const SyncPlan *plan, Blo
             if (!sync_model_check(model)) sync->ops = ops, before->ops = earlier;
         }
         if (sync && sync_has(sync, SYNC_BARRIER)) before = sync;
-        if (starts_reading(arena, stmt)) before = NULL;
         FOR_EACH_BODY (body, stmt)
-            if (!is_leaf(stmt)) join_waits(arena, model, plan, body);
+            if (!is_leaf(stmt)) join_waits(model, plan, body);
     }
 }
 
@@ -242,7 +231,7 @@ static bool complete(PassContext *context, Block *body, const Map *awaited, Sync
         return false;
     }
     prune(model, plan);
-    join_waits(context->arena, model, plan, body);
+    join_waits(model, plan, body);
     write_block(&writer, body);
     return writer.changed;
 }

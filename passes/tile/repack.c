@@ -136,17 +136,11 @@ static bool find_operands(Arena *arena, const Target *target, const Func *kernel
     return operands->count > 0 && !reads_others(operands, kernel);
 }
 
-static Via store_way(const Target *target, const Stmt *copy) {
-    TmaStore store;
-    bool staged = !copy_of(copy).dst->transposed && !tma_epilogue_problem(target, copy, &store);
-    return staged ? VIA_VECTOR_STORE : VIA_PLAIN;
-}
-
 RepackStores repack_stores(Arena *arena, const Target *target, const Func *kernel) {
     PackedVec operands;
     if (!find_operands(arena, target, kernel, &operands)) return REPACK_NEVER;
     FOR_EACH_STMT (stmt, &kernel->body)
-        if (is_fragment_to_global_copy(stmt) && store_way(target, stmt) == VIA_PLAIN) return REPACK_SCATTERED;
+        if (is_fragment_to_global_copy(stmt) && rows_store(target, stmt) == VIA_PLAIN) return REPACK_SCATTERED;
     return REPACK_VECTORS;
 }
 
@@ -245,7 +239,7 @@ Func *repack_rows(Arena *a, const Target *target, const Module *module, const Fu
     for (int i = 0; i < operands.count; i++) add_rows_facts(a, &func->when, operands.items[i].buf);
     pass_dims(a, func);
     FOR_EACH_STMT_MUT (stmt, &func->body)
-        if (is_fragment_to_global_copy(stmt)) via_set(a, stmt, store_way(target, stmt));
+        if (is_fragment_to_global_copy(stmt)) via_set(a, stmt, rows_store(target, stmt));
     const AttrId others[] = {ATTR_SPLIT, ATTR_TILE_VARIANT, ATTR_WITH_FALLBACK};
     for (int i = 0; i < COUNT_OF(others); i++) attr_remove(&func->attrs, others[i]);
     attr_set_ints(a, &func->attrs, ATTR_GIVEN_FACTS, 0, NULL);

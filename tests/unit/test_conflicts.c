@@ -107,8 +107,6 @@ static bool is_explained(const Func *kernel, const char *buffer) {
     static const char *const handed[] = {"p", "a", "a_1", "added"};
     for (int i = 0; by_elements && i < COUNT_OF(handed); i++)
         if (strcmp(buffer, handed[i]) == 0) return true;
-    bool anywhere = attr_get(kernel->attrs, ATTR_GIVEN_FACTS) != NULL;   // (stored by vectors wherever rows start)
-    if (anywhere && strncmp(buffer, "stage", strlen("stage")) == 0) return true;
     if (strncmp(buffer, "row_stage", strlen("row_stage")) == 0 || strncmp(buffer, "row_tail", strlen("row_tail")) == 0)
         return true;
     if (strcmp(kernel->name, "cross_entropy") == 0 && strcmp(buffer, "partial") == 0) return true;
