@@ -856,7 +856,7 @@ def main():
             found = launched(text, kernels.values(), lambda refused: attempt(number, f"refusing{piece}", refused)[1])
             idle = [k for k in kernels.values() if k not in found]
             # (A variant with fewer facts has the statements of the one of its name, but for its stores: rows_anywhere.)
-            full = {k["name"] for k in kernels.values() if "@given_facts" not in k["attrs"]}
+            full = {k["name"] for k in KERNEL.finditer(text) if "@given_facts" not in k["attrs"]}
             problems.extend(f"{title}: no test launches the kernel {k['name']} in line {line_of(text, k)}" for k in idle
                             if "@given_facts" not in k["attrs"] or k["name"] not in full)
             return [(position, match) for position, match in deleted if not any(k.start() < match.start() < k.end() for k in idle)]
