@@ -17,7 +17,11 @@ static void complete(Cta *cta, Barrier *barrier, int id) {
         for (Mask m = clocked(agent); m; m &= m - 1)
             clock_depart(cta, barrier->clock, agent->first_thread + __builtin_ctz(m), true);
     }
-    if (cta->machine->races) clock_drop(cta, &barrier->clock);
+    if (cta->machine->races) {
+        clock_drop(cta, &barrier->done);
+        barrier->done = barrier->clock;
+        barrier->clock = NULL;
+    }
     barrier->arrived = 0;
     cta->machine->report->barriers++;
 }
@@ -34,6 +38,16 @@ static bool count_agrees(Agent *agent, Barrier *barrier, int64_t id, int64_t exp
     if (whole && expected > 0 && barrier->expected == expected) return true;
     emu_report(machine, agent->pc, T_EMU_BARRIER_COUNT, (long long)id, (long long)expected,
                (long long)barrier->expected, thread_text(agent, __builtin_ctz(agent->full)));
+    machine->stop = true;
+    return false;
+}
+
+// An arrival that is not ordered after those of the phase before may come earlier and complete that phase, so that who
+// waits goes on too soon or for ever. One schedule may be kind to it: this is the same in all of them.
+static bool phase_is_clear(Agent *agent, const Barrier *barrier, int64_t id) {
+    Machine *machine = agent->cta->machine;
+    if (!clocked(agent) || !barrier->done || clock_known(agent, clocked(agent), barrier->done)) return true;
+    emu_report(machine, agent->pc, T_EMU_BARRIER_PHASE, thread_text(agent, __builtin_ctz(agent->full)), (long long)id);
     machine->stop = true;
     return false;
 }
@@ -72,7 +86,7 @@ static void barrier_sync(Agent *agent, const Call *call) {
         return;
     }
     Barrier *barrier = &cta->barriers[id];
-    if (!count_agrees(agent, barrier, id, expected)) return;
+    if (!count_agrees(agent, barrier, id, expected) || !phase_is_clear(agent, barrier, id)) return;
     barrier->arrived += lanes;
     for (Mask m = clocked(agent); m; m &= m - 1)
         clock_arrive(cta, &barrier->clock, agent->first_thread + __builtin_ctz(m));

@@ -13,6 +13,7 @@ typedef struct Barrier {
     int64_t expected, arrived;
     int64_t gone;   // threads of a cluster that have ended: no barrier waits for them
     Clock *clock;   // of the arrivals
+    Clock *done;    // of those of the phase before
 } Barrier;
 
 typedef struct MBarrier {

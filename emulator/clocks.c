@@ -152,6 +152,18 @@ void clock_depart(Cta *cta, Clock *from, int thread, bool arrived) {
     races->last_next = next;
 }
 
+// What one lane knows the warp knows: it acts as a whole.
+bool clock_known(const Agent *agent, Mask lanes, const Clock *from) {
+    Clock *const *clocks = agent->cta->clocks + agent->first_thread;
+    for (int t = 0; t < agent->cta->machine->races->threads; t++) {
+        if (t / LANES == agent->first_thread / LANES) continue;   // its clocks do not say what it did itself
+        Mask m = lanes;
+        while (m && clocks[__builtin_ctz(m)]->at[t] < from->at[t]) m &= m - 1;
+        if (!m) return false;
+    }
+    return true;
+}
+
 void clock_drop(Cta *cta, Clock **clock) {
     clock_release(cta->machine->races, *clock);
     *clock = NULL;

@@ -69,6 +69,8 @@ void race_fence_async(Agent *agent);
 void clock_arrive(Cta *cta, Clock **into, int thread);   // `into` learns what the thread did and knows
 // The thread learns what `from` knows. arrived: it told `from` everything before.
 void clock_depart(Cta *cta, Clock *from, int thread, bool arrived);
+// Whether these lanes know all that threads told `from`.
+bool clock_known(const Agent *agent, Mask lanes, const Clock *from);
 void clock_tick(Cta *cta, int warp);   // after clock_arrive of its threads
 void clock_merge(Cta *cta, Clock **into, const Clock *from);
 void clock_drop(Cta *cta, Clock **clock);

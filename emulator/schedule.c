@@ -215,7 +215,10 @@ static void cta_clear(Cta *cta) {
     memset(cta->shared_state, STATE_NONE, (size_t)(code->shared_bytes / code->granule));
     memset(cta->fragment_state, STATE_NONE, (size_t)code->fragment_elements);
     for (int i = 0; i < NAMED_BARRIERS + code->role_count; i++) {
-        if (cta->machine->races) clock_drop(cta, &cta->barriers[i].clock);
+        if (cta->machine->races) {
+            clock_drop(cta, &cta->barriers[i].clock);
+            clock_drop(cta, &cta->barriers[i].done);
+        }
         cta->barriers[i] = (Barrier){0};
     }
     cta->pending_count = 0;

@@ -37,7 +37,7 @@ TARGETS = ["sm_80", "sm_90a"]
 SEEDS = [2, 3, 4]   # of the emulator, besides its own
 # Of what is missing between two accesses or waits: races, reads of what is not there yet, deadlocks, phases, fences.
 KINDS = {"T0701", "T0702", "T0704", "T0705", "T0708", "T0709", "T0723", "T0724", "T0725", "T0726", "T0727", "T0729", "T0730", "T0733", "T0734",
-         "T0736", "T0737", "T0740"}
+         "T0736", "T0737", "T0740", "T0745"}
 ERROR = re.compile(r"^[^\n]*?:(\d+):\d+: (?:\S* )*?error\[(T\d+)\]", re.M)
 CODE = re.compile(r"error\[(T\d+)\]")
 BUFFER = re.compile(r"\bshared (\w+):|[(,]\s*(\w+): (?:out|inout) \w+\[")   # whose accesses need an order
