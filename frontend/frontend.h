@@ -46,7 +46,8 @@ typedef struct Define {   // -D NAME=VALUE, a tuning record's entry, or a test's
 
 // Combinations of tunables are tried in order ("the first that fits"), from number 0 on, the last name varying fastest.
 // Says of this kernel, elaborated, which combination is to be tried: `combination` itself where it fits, else a later
-// one. `last`: how many values the last name has.
+// one. `last`: how many values the last name has; 0: the kernel has no tunables, and is taken as it was written where
+// `combination` does not fit.
 enum { MOST_FITTED = 1 << 13 };   // that are tried: each is elaborated
 typedef int (*FitsFn)(void *user, Module *module, Func *kernel, int combination, int last);
 

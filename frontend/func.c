@@ -1,6 +1,7 @@
 // Kernels with their variants, programs, references.
 #include "frontend/sema.h"
 #include "ir/query.h"
+#include "ir/rewrite.h"
 #include "ir/verify.h"
 #include "support/strbuf.h"
 #include <ctype.h>
@@ -250,12 +251,16 @@ static Func *build_fitting(Sema *s, const Node *node, const char *name, const Ch
     s->picks = picks;
     s->pick_count = count;
     Func *first = build(s, node, name, choices), *func = first;
-    bool choosing = first && s->options->fits && count > 0 && diag_errors(s->sink) == before;
+    bool choosing = first && s->options->fits && diag_errors(s->sink) == before;
     bool fits = !choosing;
+    if (choosing && count == 0) func = clone_func(s->arena, first);   // which `fits` may change
     for (int combination = 0, tried = 0; !fits; tried++) {
         int diags = diag_count(s->sink), asked = combination;
-        if (!verify_func(s->module, func, true)) break;   // the source is wrong, whatever fits
-        combination = s->options->fits(s->options->user, s->module, func, asked, sizes[count - 1]);
+        if (!verify_func(s->module, func, true)) {           // the source is wrong, whatever fits
+            if (count == 0) diag_truncate(s->sink, diags);   // (verified with all of the module)
+            break;
+        }
+        combination = s->options->fits(s->options->user, s->module, func, asked, count > 0 ? sizes[count - 1] : 0);
         fits = combination == asked;
         if (!fits) diag_truncate(s->sink, diags);
         if (fits || tried == MOST_FITTED || !pick(count, sizes, combination, picks)) break;

@@ -35,7 +35,7 @@ typedef struct Build {
     CompileOptions options;
     unsigned emit;             // bit per KindId
     const LaunchFor *launch;   // NULL: any
-    int64_t variants;          // 0: not given
+    int variants;              // 0: not given
     int emit_count;
     const char *output;   // NULL: not given
     bool in_folder;       // `output` is a folder
@@ -276,7 +276,7 @@ static bool build_inside(Build *b, const Target **targets) {
     b->loader = tool_loader(tool, targets[0]);
     if (!loader_open(&b->loader, b->path) || !tool_record(tool, b->path, &b->loader)) return false;
     b->loader.launch = b->launch, b->loader.problem = launch_problem;
-    b->loader.variants = (int)b->variants;
+    b->loader.variants = b->variants;
     b->loader.shape = b->launch ? b->launch->values : NULL;
     for (int i = 0; targets[i]; i++) {
         b->options.target = b->loader.target = targets[i];
@@ -378,7 +378,7 @@ bool command_build(Tool *tool, int *code) {
     if (!option_number(&tool->options, tool->sink, OPTION_OPTIMIZE, 0, 2, &optimize)) return false;
     if (!tool_defines(tool, &b.options.define_count, &b.options.defines)) return false;
     b.launch = tool_launch(tool, &launch_good);
-    if (!launch_good || !option_number(&tool->options, tool->sink, OPTION_VARIANTS, 1, 23, &b.variants)) return false;
+    if (!launch_good || !tool_variants(tool, &b.variants)) return false;
     b.options.optimize = (int)optimize;
     b.options.only = option_text(&tool->options, OPTION_ONLY, NULL);
     b.options.lines = !option_given(&tool->options, OPTION_NO_LINES);

@@ -27,7 +27,8 @@ bool command_opt(Tool *tool, int *code) {
     options.repro = repro_base(tool, path);
     Loader loader = tool_loader(tool, target);
     sb_init(&text, tool->arena);
-    return loader_open(&loader, path) && optimise(tool, &loader, &options, &text) &&
+    return tool_variants(tool, &loader.variants) && loader_open(&loader, path) &&
+           optimise(tool, &loader, &options, &text) &&
            tool_product(tool, option_text(&tool->options, OPTION_OUTPUT, "-"), "", &text);
 }
 

@@ -200,6 +200,13 @@ bool tool_max_steps(Tool *tool, int64_t *steps) {
     return !text || option_read_number(tool->sink, OPTION_MAX_STEPS, text, 1, INT64_MAX, steps);
 }
 
+bool tool_variants(Tool *tool, int *count) {
+    int64_t number = 0;
+    if (!option_number(&tool->options, tool->sink, OPTION_VARIANTS, 1, 23, &number)) return false;
+    *count = (int)number;
+    return true;
+}
+
 bool tool_place(Tool *tool, bool *on_gpu) {
     static const OptionId of_device[] = {OPTION_ARTEFACT, OPTION_REPEAT, OPTION_COMPILE_ONLY, OPTION_COMPILED,
                                          OPTION_NO_GUARDS};

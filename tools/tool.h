@@ -78,5 +78,6 @@ bool tool_record(Tool *tool, const char *source, Loader *loader);
 const char *tool_record_path(Tool *tool, const char *source, bool *named);
 // Of the emulator: --max-steps, else TILEC_MAX_STEPS, else 0: its default. False: reported.
 bool tool_max_steps(Tool *tool, int64_t *steps);
-bool tool_place(Tool *tool, bool *on_gpu);   // --device; refuses what the emulator would ignore
+bool tool_variants(Tool *tool, int *count);   // --variants; 0: not given. False: reported
+bool tool_place(Tool *tool, bool *on_gpu);    // --device; refuses what the emulator would ignore
 Loader tool_loader(Tool *tool, const Target *target);

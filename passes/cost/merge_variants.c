@@ -196,7 +196,8 @@ void merge_tile_variants(TileSearch *search, Module *module, Module *const *othe
             if (tile->split != 1) set_split(search->arena, variants[v], split_of(tile));
             if (tile->cluster[0]) set_shapes(search, (Stmt *)func_grid(variants[v]), tile);
         }
-        if (is_kernel) set_costs(search, tiles, count, variants);
+        if (is_kernel && (tiles->count > 0 || !tile_choice(search, variants[0])->fixed))
+            set_costs(search, tiles, count, variants);
         add_variants(search, module, &merged, count, variants, tiles);
     }
     *module = merged;

@@ -664,6 +664,11 @@ static void keep_tiles(TileSearch *search, TileChoice *choice) {
     sort_by_kind(&choice->tiles);
 }
 
+// Whether the source's only tile is more than one variant.
+static bool has_more(const TileVec *tiles) {
+    return tiles->count > 1 || (tiles->count == 1 && tiles->items[0].keeps_repacked);
+}
+
 static void count_tiles(TileSearch *search) {
     search->tile_count = 1;
     VEC_EACH_PTR (TileChoice, choice, &search->choices)
@@ -674,9 +679,11 @@ bool tile_search_decide(TileSearch *search) {
     bool more = false;
     VEC_EACH_PTR (TileChoice, choice, &search->choices) {
         if (choice->decided) continue;
-        more = choice->decided = true;
+        choice->decided = true;
         if (choice->tiles.count > 0 && choice->by_rows) order_cooperative(choice);
         else keep_tiles(search, choice);
+        if (choice->fixed && !has_more(&choice->tiles)) choice->tiles = choice->candidates = (TileVec){0};
+        else more = true;
         choice->kept = choice->tiles;
     }
     count_tiles(search);
@@ -757,10 +764,28 @@ bool tile_search_chooses(const TileSearch *search, const char *kernel) {
     return false;
 }
 
+// A product by tile operations, of the source: what the search or a pass made is taken as it is.
+static bool is_source_product(const Func *kernel) {
+    const AttrId made[] = {ATTR_TILE_VARIANT, ATTR_WITH_FALLBACK, ATTR_FALLBACK, ATTR_GIVEN_FACTS, ATTR_TUNED};
+    bool product = false;
+    if (kernel->cost || planned_kind(kernel) != WS_NONE) return false;
+    for (int i = 0; i < COUNT_OF(made); i++)
+        if (attr_get(kernel->attrs, made[i])) return false;
+    FOR_EACH_STMT (stmt, &kernel->body) {
+        if (stmt->kind == STMT_ROLE || stmt->kind == STMT_THREAD || via_of(stmt) != VIA_NONE) return false;
+        product |= is_call(stmt, OP_GEMM);
+    }
+    return product;
+}
+
 int tile_search_check(void *user, Module *module, Func *kernel, int combination, int last) {
     TileSearch *search = user;
     const int fits = combination, next = combination + 1;
+    const bool fixed = last == 0;
     (void)module;
+    if (fixed && (search->try_all || search->most == 1 || !target_has(search->target, FEATURE_WGMMA) ||
+                  !is_source_product(kernel)))
+        return next;
     normalize_loops(search->arena, kernel);
     split_tiles(search->arena, search->target, kernel);
     raise_copies(search->arena, kernel);
@@ -774,11 +799,14 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination,
         TileChoice *choice = tile_choice(search, kernel);
         if (!choice->decided) {
             RingSize ring = compare(search, choice, kernel, combination);
+            choice->fixed |= fixed;
+            if (fixed) return next;
             return next_combination(search, choice, kernel, &ring, combination, last);
         }
         int last = choice->tiles.count - 1, tile = search->tile_index < last ? search->tile_index : last;
         if (last >= 0) return choice->tiles.items[tile].combination;
     }
+    if (fixed) return next;
     const char *variant = variant_key(search, kernel);
     if (search->variant && strcmp(search->variant, variant) != 0 && !search->try_all) {
         if (!search->settled) return fits;   // an earlier kernel does not fit: nothing else matters
@@ -792,8 +820,7 @@ int tile_search_check(void *user, Module *module, Func *kernel, int combination,
     search->loc = kernel->loc;
     Answer answer = answer_of(search, as_streamed(search->arena, kernel));
     if (is_cooperative_by_loop(&answer.how))   // its roles set their own register counts
-        answer.estimate.fits =
-            specialized_fits(search->arena, search->target, answer.kernel, &answer.how) != FITS_NOT;
+        answer.estimate.fits = specialized_fits(search->arena, search->target, answer.kernel, &answer.how) != FITS_NOT;
     remember(search, &answer.estimate, tunables_text(search->arena, kernel));
     return answer.estimate.fits && !search->try_all ? fits : next;
 }

@@ -69,6 +69,7 @@ typedef struct SlotDepths {
 struct TileChoice {
     const char *key, *kernel;
     bool decided;
+    bool fixed;       // the source gives the only tile: it is compared in clusters, split, and with its operands copied
     TileVec tiles;    // candidates that fit; later the kept ones. Empty: take the first combination that fits
     TileVec shared;   // candidates whose CTAs share loads, or steps (also by workspace)
     bool by_rows;     // cooperative: one tile per number of rows

@@ -180,7 +180,9 @@ static bool stores_by_tma(Selector *s, const Stmt *stmt) {
     const char *why;
     if (via_of(stmt) != VIA_NONE && !via_is(stmt, VIA_TMA_STORE)) return false;
     bool stores = stores_tile(s->arena, s->target, s->kernel, stmt, &store, &why);
-    if (why) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
+    bool made =
+        attr_get(s->kernel->attrs, ATTR_GIVEN_FACTS) != NULL;   // for rows, or sums, that are no results of the source
+    if (why && !made) REMARK(s->context, stmt->loc, T_STORED_BY_THREADS, why);
     return stores;
 }
 

@@ -575,6 +575,7 @@ static Func *slices_kernel(Arena *arena, const Module *module, const Func *kerne
     func->cost = NULL;
     set_split(arena, func, (TileSplit){0});
     attr_remove(&func->attrs, ATTR_TILE_VARIANT);
+    attr_set_ints(arena, &func->attrs, ATTR_GIVEN_FACTS, 0, NULL);
     s.count = slice->shape[0];
     s.rank = var_new(arena, "s", VAR_ITER, TYPE_I64, func->loc);
     split_loop(&s, body->items[s.slices.loop]);

@@ -568,6 +568,8 @@ def lowered(tilec, sources, case):
     command = [tilec, "opt", f"--target={case.target}", str(file)]
     for define in case.defines:
         command += ["-D", define]
+    if not all("tune " in k.group(0) for k in KERNEL.finditer(file.read_text()) if any(f"test {k['name']} " in test for test in case.tests)):
+        command.append("--variants=1")   # clusters, splits and copies of operands are those of tuned kernels
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr[-2000:]}")
